@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace plumb {
+
+/// When a setting is decided: with each request, or once at launch (weights or cache layout depend on it).
+enum class Scope { request, launch };
+
+/// How far an on side may be from its reference in the twin test. `exact` means equal to the bit.
+enum class Metric { exact, nmse };
+struct OpBudget {
+  Metric metric;
+  double bound;  // 0 for exact
+};
+
+/// One named choice between the reference (off) and something faster (on). An entry is data: the flag, the endpoint, the
+/// documentation and the list of twin tests are derived from it.
+struct Switch {
+  std::string_view name;  // "<op>.<what>"; stable, never reused
+  std::string_view on;
+  std::string_view off;
+  bool by_default;
+  Scope scope;
+  OpBudget op_budget;
+  double shift;  // D of the honest on side on the shipped checkpoint, measured; 0 for bit-equal switches
+  std::string_view source;
+};
+
+inline constexpr std::array kSwitches{
+    Switch{.name = "attention.split_k",
+           .on = "keys split by absolute position, normalised f32 partials merged by log-sum-exp",
+           .off = "one pass over the selected keys",
+           .by_default = true,
+           .scope = Scope::request,
+           .op_budget = {Metric::nmse, 1e-12},
+           .shift = 0,
+           .source = "f32 partials: two roundings of 2^-24 a value, measured by its twin test"},
+    Switch{.name = "indexer.fused",
+           .on = "index scores and top-k selection in one pass over the keys, scores never stored",
+           .off = "all index scores stored, then selected",
+           .by_default = true,
+           .scope = Scope::request,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "same f64 chain per score, same order of selection: equal to the bit"},
+    Switch{.name = "prefix_cache",
+           .on = "a prompt starts from the longest stored prefix: sealed pages and a tail",
+           .off = "every prompt is computed from its first token",
+           .by_default = true,
+           .scope = Scope::request,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "state is a function of the tokens alone: equal to the bit"},
+    Switch{.name = "prefill.chunked",
+           .on = "prompts are computed in chunks, other sequences decode in between",
+           .off = "a prompt is computed in one forward pass",
+           .by_default = true,
+           .scope = Scope::request,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "every reader sees state in its stored format: equal to the bit"},
+};
+
+inline constexpr std::size_t kSwitchCount = kSwitches.size();
+
+/// The index of a switch by name; a misspelt name does not compile.
+consteval std::size_t switch_index(std::string_view name) {
+  for (std::size_t i = 0; i < kSwitches.size(); ++i)
+    if (kSwitches[i].name == name) return i;
+  throw "unknown switch";
+}
+
+inline constexpr int kMaxLayers = 128;
+
+/// One settings vector: for each switch the layers on which its on side runs. A batch has exactly one.
+class Settings {
+ public:
+  /// Every switch off on every layer: the reference.
+  Settings() = default;
+  /// Every switch at its default.
+  static Settings defaults();
+
+  /// True when the on side runs on `layer`; steps without a layer ask for layer 0.
+  bool on(std::size_t index, int layer = 0) const { return layers_[index].test(static_cast<std::size_t>(layer)); }
+  /// Same, and counts the side taken for /v1/switches.
+  bool use(std::size_t index, int layer = 0) const;
+
+  /// Sets one switch from "on", "off", "on@0-21,30" or "off@3" (other layers keep their side).
+  /// Errors: unknown name (lists the known ones), a value that does not parse.
+  Result<void> set(std::string_view name, std::string_view value);
+  /// "on", "off" or "on@0-21,30".
+  std::string describe(std::size_t index) const;
+  /// A stable text of all settings: part of the prefix-cache key.
+  std::string key() const;
+
+  bool operator==(const Settings&) const = default;
+
+ private:
+  std::array<std::bitset<kMaxLayers>, kSwitchCount> layers_{};
+};
+
+/// How often each side of a switch was taken while serving, since the process started. "Active" means counted here.
+struct SideCounts {
+  std::uint64_t on;
+  std::uint64_t off;
+};
+SideCounts side_counts(std::size_t index);
+
+}  // namespace plumb
