@@ -23,8 +23,8 @@ struct OpBudget {
   double bound;  // 0 for exact
 };
 
-/// One named choice between the reference (off) and something faster (on). An entry is data: the flag, the endpoint, the
-/// documentation and the list of twin tests are derived from it.
+/// One named choice between the reference (off) and something faster (on). An entry is data: the flag, the endpoint,
+/// the documentation and the list of twin tests are derived from it.
 struct Switch {
   std::string_view name;  // "<op>.<what>"; stable, never reused
   std::string_view on;

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "base/view.h"
+#include "engine/state.h"
+#include "switches/switches.h"
+#include "weights/model.h"
+
+namespace plumb {
+
+/// A tensor at an op's output while it is computed. `name` as in docs (for example "layers.2.attn_out"); the observer
+/// may read it or write to it; exactly one of the two data pointers is set. First extent: tokens of this sequence in
+/// this pass, except for compressed rows ("compressed_kv", "indexer.keys"), where it is the rows closed in this pass.
+struct Port {
+  std::string_view name;
+  std::int64_t first;  // absolute position of the first token, or number of the first row
+  std::span<const std::int64_t> extents;
+  float* f32;
+  std::int32_t* i32;
+};
+
+/// Sees every port of every pass it is given to. Observing never changes which side of a switch runs: what a fused side
+/// does not materialise is absent.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void visit(const Port& port) = 0;
+};
+
+/// What to compute for one sequence in a pass: its next tokens, appended at state->length.
+struct BatchSequence {
+  SequenceState* state;
+  std::span<const std::int32_t> tokens;  // at least one, each in [0, vocab)
+  bool all_logits;                       // a logits row for every token, else for the last one only
+  Observer* observer;                    // may be null
+};
+
+/// A forward pass: several sequences under one settings vector.
+struct Batch {
+  std::span<const BatchSequence> sequences;
+  const Settings* settings;
+};
+
+/// The forward pass of the reference backend: no clock, no queue, no allocation of state. The result for a sequence
+/// does not depend on what else is in the batch, on how its tokens were cut into passes, or on the executor: equal to
+/// the bit.
+class Engine {
+ public:
+  Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor);
+  ~Engine();
+  Engine(Engine&&) noexcept;
+
+  const ModelConfig& config() const;
+  const StateLayout& layout() const;
+
+  /// Number of logits rows that `forward` writes for this batch.
+  static std::int64_t logits_rows(const Batch& batch);
+
+  /// Runs the batch, appends to every state (length included) and writes logits [logits_rows, vocab] in batch order.
+  void forward(const Batch& batch, View<float, 2> logits);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb

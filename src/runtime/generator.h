@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "switches/switches.h"
+
+namespace plumb {
+
+/// How the next token is drawn. temperature 0: the largest logit, the lowest id among equals. Otherwise the draw is a
+/// function of (seed, position), so that it does not depend on the batch.
+struct Sampling {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int top_k = 0;  // 0: all
+  double min_p = 0.0;
+  std::uint64_t seed = 0;
+};
+
+struct GenerateRequest {
+  std::vector<std::int32_t> prompt;  // at least one id
+  std::int64_t max_tokens = 16;      // 0: only scores the prompt
+  Sampling sampling;
+  std::vector<std::int32_t> stop_ids;  // generation ends after one of these is drawn; it is still reported
+  int top_logprobs = -1;               // -1: no log-probabilities; k: those of the k largest (and of the token itself)
+  bool prompt_logprobs = false;        // also score prompt positions 1.. (bypasses the prefix cache)
+  Settings settings;
+};
+
+/// A token with its log-probability: log-softmax of the raw logits in f64, rounded to f32. `top` is sorted: larger
+/// first, then lower id.
+struct TokenScore {
+  std::int32_t id = 0;
+  float logprob = 0;
+  std::vector<std::pair<std::int32_t, float>> top;
+};
+
+enum class Finish { stop, length, cancelled };
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt, not computed because a stored prefix had them
+  std::int64_t completion_tokens = 0;
+};
+
+/// Receives what a request produces, on the generator's thread, in order: prompt scores (if asked) once, tokens,
+/// finish. Must not block. `on_finish` is the last call.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void on_prompt_scores(std::vector<TokenScore> scores) = 0;  // entry i scores prompt[i + 1]
+  virtual void on_token(TokenScore token) = 0;
+  virtual void on_finish(Finish reason, Usage usage) = 0;
+};
+
+/// Why a request was not accepted.
+struct Rejection {
+  enum class Kind { too_long, overloaded, invalid, stopping } kind;
+  std::string message;
+};
+
+struct GeneratorStats {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  std::int64_t pages_used = 0;
+  std::int64_t pages_total = 0;
+  std::uint64_t prompt_tokens = 0;  // since start
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t cancelled = 0;
+  std::uint64_t rejected = 0;
+};
+
+/// Turns prompts into tokens; all members may be called from any thread.
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  virtual tl::expected<std::uint64_t, Rejection> submit(GenerateRequest request, std::shared_ptr<TokenSink> sink) = 0;
+  /// Ends a request; on_finish(cancelled) follows unless it had already finished. Unknown ids are ignored.
+  virtual void cancel(std::uint64_t id) = 0;
+  virtual GeneratorStats stats() const = 0;
+  /// The longest prompt plus completion a request may have.
+  virtual std::int64_t max_context_tokens() const = 0;
+};
+
+}  // namespace plumb
