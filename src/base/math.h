@@ -62,8 +62,8 @@ inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
   const std::uint64_t above = bits - 0x3fe6a09e667f3bcdull + (std::uint64_t{2048} << 52);
   const std::uint64_t exponent = above >> 52;  // biased by 2048
   const double m = std::bit_cast<double>(bits - ((exponent - 2048) << 52));
-  const double n = std::bit_cast<double>(std::bit_cast<std::uint64_t>(kRound) + exponent - 2048) - kRound -
-                   (tiny ? 54.0 : 0.0);
+  const double n =
+      std::bit_cast<double>(std::bit_cast<std::uint64_t>(kRound) + exponent - 2048) - kRound - (tiny ? 54.0 : 0.0);
   const double f = m - 1.0;
   const double s = f / (2.0 + f);
   const double z = s * s;

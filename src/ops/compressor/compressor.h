@@ -24,8 +24,8 @@ struct CompressorState {
   View<float, 2> previous_k, previous_s;  // [rate, width]; null when not overlapping
 };
 
-/// Pools windows of `rate` positions into rows. Window n covers positions n*rate .. n*rate + rate - 1. Its items are, in
-/// this order: overlapping (halves = 2) the first halves of window n-1's positions and the second halves of its own;
+/// Pools windows of `rate` positions into rows. Window n covers positions n*rate .. n*rate + rate - 1. Its items are,
+/// in this order: overlapping (halves = 2) the first halves of window n-1's positions and the second halves of its own;
 /// otherwise its own positions. For each channel c, over the items i:
 ///
 ///   pooled[c] = sum of softmax_i(s_i[c]) * k_i[c]

@@ -1,9 +1,8 @@
-#include "ops/compressor/compressor.h"
-
 #include <algorithm>
 #include <limits>
 
 #include "base/math.h"
+#include "ops/compressor/compressor.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 

@@ -1,9 +1,8 @@
-#include "ops/experts/experts.h"
-
 #include <algorithm>
 
 #include "base/isa.h"
 #include "base/math.h"
+#include "ops/experts/experts.h"
 #include "ops/linear/linear.h"
 
 namespace plumb {

@@ -5,8 +5,8 @@
 
 namespace plumb {
 
-/// out = sum over j of (sigmoid(m[j] * scale + base[j]) + hc_eps) * streams[j], m = (v fn) / sqrt(mean(v^2) + eps), v the
-/// streams flattened. Neither Sinkhorn nor a factor 2 here; the final norm and the projection to logits follow.
+/// out = sum over j of (sigmoid(m[j] * scale + base[j]) + hc_eps) * streams[j], m = (v fn) / sqrt(mean(v^2) + eps), v
+/// the streams flattened. Neither Sinkhorn nor a factor 2 here; the final norm and the projection to logits follow.
 ///
 /// streams [rows, n, d] f32 · fn [n*d, n] f32 · base [n] f32 · scale [1] f32 · out [rows, d] f32. f64, rounded once.
 /// Source: model specification 3.12.

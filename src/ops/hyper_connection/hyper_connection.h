@@ -23,7 +23,8 @@ void expand_streams_ref(const ExpandStreams& a);
 ///   m         = (v fn) / sqrt(mean(v^2) + eps)
 ///   pre[j]    = sigmoid(m[j] scale[0] + base[j]) + hc_eps
 ///   post[j]   = 2 sigmoid(m[n+j] scale[1] + base[n+j])
-///   c[j][k]   = m[2n+nj+k] scale[2] + base[2n+nj+k], then: softmax over k, plus hc_eps; each column divided by (its sum
+///   c[j][k]   = m[2n+nj+k] scale[2] + base[2n+nj+k], then: softmax over k, plus hc_eps; each column divided by (its
+///   sum
 ///               + hc_eps); iters - 1 times: each row divided by (its sum + hc_eps), then each column
 ///   collapsed = sum over j of pre[j] * streams[j]
 ///
@@ -44,9 +45,9 @@ struct HcPre {
 };
 void hc_pre_ref(const HcPre& a);
 
-/// streams'[t, k, :] = post[t, k] * y[t, :] + sum over j of comb[t, j, k] * streams[t, j, :], in place. The sum runs over
-/// the first index of comb. Shapes as in HcPre; y [rows, d] f32. f64, rounded once.
-/// Source: model specification 3.3, step 7.
+/// streams'[t, k, :] = post[t, k] * y[t, :] + sum over j of comb[t, j, k] * streams[t, j, :], in place. The sum runs
+/// over the first index of comb. Shapes as in HcPre; y [rows, d] f32. f64, rounded once. Source: model
+/// specification 3.3, step 7.
 struct HcPost {
   View<const float, 2> y;
   View<const float, 2> post;

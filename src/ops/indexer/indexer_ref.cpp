@@ -1,7 +1,6 @@
-#include "ops/indexer/indexer.h"
-
 #include <limits>
 
+#include "ops/indexer/indexer.h"
 #include "ops/select_topk/select_topk.h"
 
 namespace plumb {
@@ -22,8 +21,7 @@ void indexer_ref(const Indexer& a) {
                       .rate = a.rate,
                       .scores = a.scores});
   if (a.seen != nullptr) (*a.seen)(a.scores);
-  select_topk_ref(
-      {.scores = a.scores, .first_position = a.first_position, .rate = a.rate, .selected = a.selected});
+  select_topk_ref({.scores = a.scores, .first_position = a.first_position, .rate = a.rate, .selected = a.selected});
 }
 
 }  // namespace plumb

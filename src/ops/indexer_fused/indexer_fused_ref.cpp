@@ -1,5 +1,4 @@
 #include "ops/indexer_fused/indexer_fused.h"
-
 #include "ops/select_topk/select_topk.h"
 
 namespace plumb {

@@ -1,6 +1,5 @@
-#include "ops/merge_splits/merge_splits.h"
-
 #include "base/math.h"
+#include "ops/merge_splits/merge_splits.h"
 
 namespace plumb {
 namespace {

@@ -27,8 +27,9 @@ struct HashExperts {
 };
 void hash_experts_ref(const HashExperts& a);
 
-/// weights[t, i] = score_i / (sum over the chosen of score) * scaling, score_i = sqrt(softplus(logits[t, experts[t, i]])).
-/// softplus is the identity above 20. f64, rounded once. For both kinds of layers.  Source: model specification 3.11.
+/// weights[t, i] = score_i / (sum over the chosen of score) * scaling, score_i = sqrt(softplus(logits[t, experts[t,
+/// i]])). softplus is the identity above 20. f64, rounded once. For both kinds of layers.  Source: model
+/// specification 3.11.
 struct ExpertWeights {
   View<const float, 2> logits;
   View<const std::int32_t, 2> experts;

@@ -1,10 +1,9 @@
-#include "ops/router/router.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/math.h"
+#include "ops/router/router.h"
 
 namespace plumb {
 namespace {

@@ -14,7 +14,8 @@ void select_topk_ref(const SelectTopk& a) {
     rows.clear();
     for (std::int64_t n = 0; n < visible; ++n) {
       const float score = a.scores(t, n);
-      rows.push_back({std::isnan(score) ? -std::numeric_limits<float>::infinity() : score, static_cast<std::int32_t>(n)});
+      rows.push_back(
+          {std::isnan(score) ? -std::numeric_limits<float>::infinity() : score, static_cast<std::int32_t>(n)});
     }
     const std::int64_t chosen = std::min(k, visible);
     if (chosen < visible) std::nth_element(rows.begin(), rows.begin() + chosen, rows.end(), ranks_before);

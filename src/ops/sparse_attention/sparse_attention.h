@@ -62,8 +62,7 @@ void for_each_key(const SparseAttention& a, std::int64_t t, Visit&& visit) {
   for (std::int64_t p = oldest; p <= position; ++p) visit(AttentionKey{a.window_rows.row(p), p, false});
   if (a.rate == 0) return;
   if (a.selected.data() == nullptr)
-    for (std::int64_t n = 0; n < (position + 1) / a.rate; ++n)
-      visit(AttentionKey{a.rows.row(n), n * a.rate, true});
+    for (std::int64_t n = 0; n < (position + 1) / a.rate; ++n) visit(AttentionKey{a.rows.row(n), n * a.rate, true});
   else
     for (std::int64_t i = 0; i < a.selected.extent(1); ++i)
       if (const std::int32_t n = a.selected(t, i); n >= 0) visit(AttentionKey{a.rows.row(n), n * a.rate, true});

@@ -1,10 +1,9 @@
-#include "ops/sparse_attention/sparse_attention.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/math.h"
 #include "ops/linear/dot_rows.h"
+#include "ops/sparse_attention/sparse_attention.h"
 
 namespace plumb {
 
@@ -65,7 +64,8 @@ void sparse_attention_ref(const SparseAttention& a) {
     double peak[kMaxHeads], total[kMaxHeads];
     for (std::int64_t h = 0; h < heads; ++h) peak[h] = a.sinks(h);
     for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t h = 0; h < heads; ++h) peak[h] = std::max(peak[h], s.scores[static_cast<std::size_t>(i * lanes + h)]);
+      for (std::int64_t h = 0; h < heads; ++h)
+        peak[h] = std::max(peak[h], s.scores[static_cast<std::size_t>(i * lanes + h)]);
     std::fill_n(total, heads, 0.0);
     weigh_keys(a, 0, count, peak, total);
     for (std::int64_t h = 0; h < heads; ++h) {

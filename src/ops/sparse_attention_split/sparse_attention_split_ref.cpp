@@ -1,9 +1,8 @@
-#include "ops/sparse_attention_split/sparse_attention_split.h"
-
 #include <algorithm>
 #include <array>
 
 #include "base/math.h"
+#include "ops/sparse_attention_split/sparse_attention_split.h"
 
 namespace plumb {
 namespace {
