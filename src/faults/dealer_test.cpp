@@ -47,7 +47,7 @@ class Folder {
 // A dealer on a thread of this process, spoken to through pipes as a parent would.
 class RunningDealer {
  public:
-  RunningDealer(DealerOptions options, const std::string& seed) {
+  RunningDealer(const DealerOptions& options, const std::string& seed) {
     EXPECT_EQ(::pipe(in_.data()), 0);
     EXPECT_EQ(::pipe(out_.data()), 0);
     thread_ = std::thread([this, options] {

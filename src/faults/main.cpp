@@ -12,9 +12,6 @@
 
 namespace {
 
-using plumb::Error;
-using plumb::Result;
-
 constexpr int kError = 3;
 
 int fail(const std::string& message) {
