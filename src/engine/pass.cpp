@@ -176,15 +176,18 @@ void Pass::head(View<float, 2> logits) {
     }
   };
   each_rows(count, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      hc_head_ref(
-          {.streams = streams_.view(row_of[static_cast<std::size_t>(i)], row_of[static_cast<std::size_t>(i)] + 1, n),
-           .fn = weights_.head_hc_fn.view(),
-           .base = weights_.head_hc_base.view(),
-           .scale = weights_.head_hc_scale.view(),
-           .eps = config_.rms_norm_eps,
-           .hc_eps = config_.hc_eps,
-           .out = mixed.view(i, i + 1)});
+    // Runs of rows that are neighbours in the batch too.
+    for (std::int64_t i = begin, next; i < end; i = next) {
+      const std::int64_t row = row_of[static_cast<std::size_t>(i)];
+      for (next = i + 1; next < end && row_of[static_cast<std::size_t>(next)] == row + next - i;) ++next;
+      hc_head_ref({.streams = streams_.view(row, row + next - i, n),
+                   .fn = weights_.head_hc_fn.view(),
+                   .base = weights_.head_hc_base.view(),
+                   .scale = weights_.head_hc_scale.view(),
+                   .eps = config_.rms_norm_eps,
+                   .hc_eps = config_.hc_eps,
+                   .out = mixed.view(i, next)});
+    }
   });
   show_rows("hc_head_out", mixed.row(0), d);
   each_rows(count, [&](std::int64_t begin, std::int64_t end) {

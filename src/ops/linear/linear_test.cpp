@@ -61,7 +61,14 @@ TEST_P(LinearBits, AreThoseOfOneChainOnEveryInstructionSetAndRowTile) {
 // Every tail of rows (8, 4, 1) and outputs (registers, single ones), and more than one block of k and of outputs.
 INSTANTIATE_TEST_SUITE_P(Shapes, LinearBits,
                          testing::Values(Shape{1, 1, 1}, Shape{13, 7, 3}, Shape{8, 64, 64}, Shape{21, 33, 75},
-                                         Shape{3, 1100, 24}, Shape{9, 520, 270}, Shape{0, 4, 4}, Shape{2, 5, 530}));
+                                         Shape{3, 1100, 24}, Shape{9, 520, 270}, Shape{2, 5, 530}));
+
+TEST(Linear, NoRowsAreNothingToDo) {
+  const std::vector<float> w(16, 1.0f);
+  Guarded<float> out(0);
+  linear_ref({.x = {nullptr, {0, 4}}, .weight = {w.data(), {4, 4}}, .out = {out.data(), {0, 4}}});
+  EXPECT_TRUE(out.guards_intact());
+}
 
 TEST(Linear, SpecialValuesTravelAsInIeee) {
   const float inf = std::numeric_limits<float>::infinity();

@@ -1,8 +1,12 @@
+#include <algorithm>
+
 #include "base/math.h"
 #include "ops/merge_splits/merge_splits.h"
 
 namespace plumb {
 namespace {
+
+constexpr std::int64_t kChannels = 64;  // channels summed side by side
 
 void merge_row(const MergeSplits& a, std::int64_t t, std::int64_t h) {
   const std::int64_t splits = a.part.extent(0), dim = a.part.extent(3);
@@ -14,11 +18,15 @@ void merge_row(const MergeSplits& a, std::int64_t t, std::int64_t h) {
   double weight[kMaxSplits];
   double total = empty ? 1.0 : math::exp(sink - peak);
   for (std::int64_t s = 0; s < splits; ++s) total += weight[s] = empty ? 0.0 : math::exp(a.lse(s, t, h) - peak);
-  for (std::int64_t d = 0; d < dim; ++d) {
-    double sum = 0.0;
-    for (std::int64_t s = 0; s < splits; ++s)
-      if (weight[s] != 0.0) sum += weight[s] * a.part(s, t, h, d);
-    a.out(t, h, d) = static_cast<float>(sum / total);
+  for (std::int64_t first = 0; first < dim; first += kChannels) {
+    const std::int64_t count = std::min(kChannels, dim - first);
+    double sum[kChannels] = {};
+    for (std::int64_t s = 0; s < splits; ++s) {
+      if (weight[s] == 0.0) continue;
+      const float* part = &a.part(s, t, h, first);
+      for (std::int64_t d = 0; d < count; ++d) sum[d] += weight[s] * part[d];
+    }
+    for (std::int64_t d = 0; d < count; ++d) a.out(t, h, first + d) = static_cast<float>(sum[d] / total);
   }
 }
 
