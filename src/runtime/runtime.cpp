@@ -173,18 +173,15 @@ void Runtime::run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
+      stats_.running = static_cast<std::int64_t>(running_.size());
+      stats_.pages_total = pages_.page_count();
+      stats_.pages_used = pages_.page_count() - pages_.free_count();
+      if (stopping_ && live_.empty()) return;
       wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !running_.empty() || !cancelled_.empty(); });
       if (stopping_) cancelled_ = live_;
     }
     drop_cancelled();
     admit();
-    {
-      const std::lock_guard lock(mutex_);
-      stats_.running = static_cast<std::int64_t>(running_.size());
-      stats_.pages_total = pages_.page_count();
-      stats_.pages_used = pages_.page_count() - pages_.free_count();
-      if (stopping_ && live_.empty()) return;
-    }
     if (const auto batch = choose_batch(); !batch.empty()) run_pass(batch);
   }
 }

@@ -18,10 +18,6 @@ struct Reply {
   Usage usage;
 };
 
-bool operator==(const TokenScore& a, const TokenScore& b) {
-  return a.id == b.id && a.logprob == b.logprob && a.top == b.top;
-}
-
 class WaitingSink final : public TokenSink {
  public:
   void on_prompt_scores(std::vector<TokenScore> scores) override { reply_.prompt = std::move(scores); }
@@ -111,15 +107,19 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
   for (std::uint64_t world = 0; world < 12; ++world) {
     Rng rng{world};
     const auto runtime = tiny_runtime({.max_context_tokens = 700,
-                                       .chunk_tokens = rng.between(1, 200),
+                                       .chunk_tokens = rng.below(2) == 0 ? 128 : rng.between(1, 200),
                                        .max_running = static_cast<int>(rng.between(1, 5)),
                                        .pool_tokens = rng.between(700, 3000)});
     std::vector<std::vector<std::int32_t>> seen{random_prompt(rng, 300)};
+    Settings usual;  // most requests of a world agree, or none would find another's prefix
+    for (const Switch& entry : kSwitches)
+      ASSERT_TRUE(usual.set(entry.name, entry.name == "prefix_cache" || rng.below(2) == 0 ? "on" : "off"));
     std::vector<std::pair<GenerateRequest, std::shared_ptr<WaitingSink>>> sent;
     for (int i = 0; i < 10; ++i) {
       GenerateRequest request;
       const auto& base = seen[rng.below(seen.size())];
-      request.prompt.assign(base.begin(), base.begin() + rng.between(1, static_cast<std::int64_t>(base.size())));
+      const auto base_size = static_cast<std::int64_t>(base.size());
+      request.prompt.assign(base.begin(), base.begin() + (rng.below(2) == 0 ? base_size : rng.between(1, base_size)));
       const auto fresh = random_prompt(rng, static_cast<int>(rng.below(140)));
       request.prompt.insert(request.prompt.end(), fresh.begin(), fresh.end());
       if (request.prompt.size() > 600) request.prompt.resize(600);
@@ -127,11 +127,15 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
       request.sampling = {.temperature = rng.below(2) == 0 ? 0.0 : 0.9, .seed = rng.next()};
       request.top_logprobs = 4;
       request.prompt_logprobs = rng.below(5) == 0;
-      for (const Switch& entry : kSwitches)
-        ASSERT_TRUE(request.settings.set(entry.name, rng.below(3) == 0 ? "off" : "on"));
+      request.settings = usual;
+      if (rng.below(4) == 0) {
+        for (const Switch& entry : kSwitches)
+          ASSERT_TRUE(request.settings.set(entry.name, rng.below(2) == 0 ? "off" : "on"));
+      }
       sent.emplace_back(request, send(*runtime, request));
       seen.push_back(request.prompt);
-      if (rng.below(2) == 0) sent.back().second->wait();
+      if (rng.below(3) == 0) continue;
+      for (const TokenScore& token : sent.back().second->wait().tokens) seen.back().push_back(token.id);
     }
     for (std::size_t i = 0; i < sent.size(); ++i) {
       const Reply got = sent[i].second->wait();
