@@ -96,10 +96,10 @@ inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
   return plain ? log(u) : result;
 }
 
-/// 1 / (1 + e^-x).
+/// 1 / (1 + e^-x); 0 below -709.78, where it is less than 1e-308.
 [[gnu::always_inline]] inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
-/// x * sigmoid(x).
+/// x / (1 + e^-x), -0 below -709.78.
 [[gnu::always_inline]] inline double silu(double x) { return x / (1.0 + exp(-x)); }
 
 /// log(1 + e^x), and x itself above 20, as torch has it.

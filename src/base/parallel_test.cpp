@@ -1,0 +1,55 @@
+#include "base/parallel.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace plumb {
+namespace {
+
+TEST(ThreadPool, EveryIndexRunsExactlyOnce) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (const std::int64_t count : {0, 1, 2, 7, 31, 1000}) {
+      std::vector<int> runs(static_cast<std::size_t>(count), 0);
+      pool.parallel_for(count, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) ++runs[static_cast<std::size_t>(i)];
+      });
+      for (const int n : runs) EXPECT_EQ(n, 1) << threads << " threads, " << count;
+    }
+  }
+}
+
+TEST(ThreadPool, ManyShortLoopsFinish) {
+  ThreadPool pool(3);
+  std::int64_t total = 0;
+  for (int loop = 0; loop < 2000; ++loop) {
+    std::atomic<std::int64_t> sum{0};
+    pool.parallel_for(5, [&](std::int64_t begin, std::int64_t end) { sum += end - begin; });
+    total += sum;
+  }
+  EXPECT_EQ(total, 10000);
+}
+
+TEST(ThreadPool, CallersOnSeveralThreadsTakeTurns) {
+  ThreadPool pool(2);
+  std::vector<std::int64_t> sums(4, 0);
+  std::vector<std::thread> callers;
+  for (std::size_t c = 0; c < sums.size(); ++c)
+    callers.emplace_back([&, c] {
+      for (int loop = 0; loop < 100; ++loop) {
+        std::vector<std::int64_t> parts(64, 0);
+        pool.parallel_for(64, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) parts[static_cast<std::size_t>(i)] = i;
+        });
+        for (const std::int64_t part : parts) sums[c] += part;
+      }
+    });
+  for (std::thread& caller : callers) caller.join();
+  for (const std::int64_t sum : sums) EXPECT_EQ(sum, 100 * 64 * 63 / 2);
+}
+
+}  // namespace
+}  // namespace plumb
