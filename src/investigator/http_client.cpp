@@ -184,8 +184,12 @@ struct HttpClient::Impl {
       parser.header_limit(kMaxHeaderBytes);
       parser.body_limit(max_body_bytes);
       parser.eager(true);
-      attempt.code = run([&](auto done) { http::async_read(*stream, buffer, parser, done); });
+      attempt.code = run([&](auto done) { http::async_read_header(*stream, buffer, parser, done); });
       attempt.got_some = attempt.got_some || parser.got_some() || buffer.size() > 0;
+      // Beast holds a stated length against the limit in requests only.
+      if (!attempt.code && parser.content_length().value_or(0) > max_body_bytes) attempt.code = http::error::body_limit;
+      if (attempt.code == http::error::partial_message && !begins_like_http()) attempt.code = http::error::bad_version;
+      if (!attempt.code) attempt.code = run([&](auto done) { http::async_read(*stream, buffer, parser, done); });
       if (attempt.code) return attempt;
       const int status = parser.get().result_int();
       if (status >= 100 && status < 200 && status != 101) continue;
@@ -194,6 +198,12 @@ struct HttpClient::Impl {
     }
     attempt.code = http::error::bad_status;
     return attempt;
+  }
+
+  bool begins_like_http() const {
+    constexpr std::string_view kStart = "HTTP/";
+    const std::string_view seen(static_cast<const char*>(buffer.data().data()), buffer.size());
+    return seen.substr(0, kStart.size()) == kStart.substr(0, seen.size());
   }
 
   HttpReply take(Parser& parser, double seconds) {

@@ -35,7 +35,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::size_t kReadBytes = 64 << 10;
+constexpr std::size_t kReadBytes = 16 << 10;
 constexpr std::size_t kMaxPipelinedBytes = 64 << 10;  // read ahead while a request is being answered
 constexpr std::size_t kMaxWriteBytes = 1 << 20;       // of one write, so that its time-out measures progress
 constexpr std::size_t kMaxRequestIdBytes = 128;
@@ -151,6 +151,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t deadline_number_ = 0;
   State state_ = State::reading;
 
+  std::vector<char> chunk_ = std::vector<char>(kReadBytes);  // of the pending read; the buffer may move meanwhile
   boost::beast::flat_buffer buffer_;
   bool read_paused_ = false;
   std::optional<http::request_parser<http::string_body>> parser_;
@@ -255,15 +256,15 @@ void Connection::begin_request() {
 }
 
 void Connection::read() {
-  socket_.async_read_some(buffer_.prepare(kReadBytes),
+  socket_.async_read_some(net::buffer(chunk_),
                           [self = shared_from_this()](const ErrorCode& ec, std::size_t n) { self->received(ec, n); });
 }
 
 void Connection::received(const ErrorCode& ec, std::size_t bytes) {
   if (state_ == State::closed) return;
   if (ec) return lost();
-  buffer_.commit(bytes);
-  if (state_ == State::lingering) buffer_.consume(buffer_.size());
+  if (state_ != State::lingering)
+    buffer_.commit(net::buffer_copy(buffer_.prepare(bytes), net::buffer(chunk_.data(), bytes)));
   if (state_ == State::reading) parse();
   if (state_ == State::closed) return;
   read_paused_ = state_ == State::answering && buffer_.size() >= kMaxPipelinedBytes;
