@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace plumb {
 
@@ -20,6 +21,23 @@ class InlineExecutor final : public Executor {
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) override {
     if (count > 0) body(0, count);
   }
+};
+
+/// The calling thread and `threads` - 1 others, which sleep between loops. One loop at a time: a second caller waits;
+/// a body must not start a loop of its own. A body must not throw.
+class ThreadPool final : public Executor {
+ public:
+  /// `threads` in [1, 256].
+  explicit ThreadPool(int threads);
+  ~ThreadPool() override;
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  void parallel_for(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace plumb

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "switches/switches.h"
@@ -41,7 +42,7 @@ extern std::array<SideEntry, kSwitchCount> side_table;
 template <FixedString Name, class... Args>
 decltype(auto) on_side(Args&&... args) {
   constexpr std::size_t index = switch_index(Name.view());
-  using Function = decltype(Sides<Name>::on);
+  using Function = std::remove_const_t<decltype(Sides<Name>::on)>;
   const auto entry = detail::side_table[index].on;
   return (entry != nullptr ? reinterpret_cast<Function>(entry) : Sides<Name>::on)(std::forward<Args>(args)...);
 }
@@ -50,7 +51,7 @@ decltype(auto) on_side(Args&&... args) {
 template <FixedString Name, class... Args>
 decltype(auto) off_side(Args&&... args) {
   constexpr std::size_t index = switch_index(Name.view());
-  using Function = decltype(Sides<Name>::off);
+  using Function = std::remove_const_t<decltype(Sides<Name>::off)>;
   const auto entry = detail::side_table[index].off;
   return (entry != nullptr ? reinterpret_cast<Function>(entry) : Sides<Name>::off)(std::forward<Args>(args)...);
 }
@@ -64,7 +65,7 @@ decltype(auto) chosen_side(const Settings& settings, int layer, Args&&... args) 
 
 /// Replaces the on side in this process. For plumb-faulty and tests, before the server starts.
 template <FixedString Name>
-void replace_on_side(decltype(Sides<Name>::on) function) {
+void replace_on_side(std::remove_const_t<decltype(Sides<Name>::on)> function) {
   detail::side_table[switch_index(Name.view())].on = reinterpret_cast<detail::AnyFunction>(function);
 }
 

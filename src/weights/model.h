@@ -109,6 +109,7 @@ struct Model {
   ModelConfig config;
   ModelWeights weights;
   std::string hash;
+  std::int64_t skipped_mtp_tensors = 0;  // `mtp.*` of the checkpoint: the MTP block is not built
 };
 
 /// Loads `folder`: config.json, and model.safetensors or model.safetensors.index.json with its shards, fp32 or bf16, in

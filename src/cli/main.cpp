@@ -1,0 +1,30 @@
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) try {
+  using namespace plumb::cli;
+  CLI::App app{"Plumb finds out why an LLM server lost the thread, and serves DeepSeek-V4."};
+  app.name("plumb");
+  app.set_version_flag("--version", "0.1.0");
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 clean, 1 fault or difference found, 2 inconclusive or not covered, 3 usage or tool error.");
+
+  int exit_code = kClean;
+  add_serve_command(app, exit_code);
+  add_golden_command(app, exit_code);
+  add_generate_command(app, exit_code);
+  add_tokenize_command(app, exit_code);
+  add_switches_command(app, exit_code);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kClean : kError;
+  }
+  return exit_code;
+} catch (const std::exception& e) {
+  return plumb::cli::fail(e.what());
+}

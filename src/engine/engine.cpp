@@ -1,0 +1,45 @@
+#include "engine/engine.h"
+
+#include <utility>
+
+#include "engine/pass.h"
+#include "ops/hyper_connection/hyper_connection.h"
+#include "ops/sparse_attention/sparse_attention.h"
+
+namespace plumb {
+
+struct Engine::Impl {
+  Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e)
+      : model(std::move(m)), executor(std::move(e)), layout(model->config), prepared(*model) {}
+
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<Executor> executor;
+  StateLayout layout;
+  Prepared prepared;
+};
+
+Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor) {
+  const ModelConfig& config = model->config;
+  CHECK(config.profile == Profile::math);
+  CHECK(config.hc_mult <= kMaxStreams && config.heads <= kMaxHeads && config.layers.size() <= kMaxLayers);
+  impl_ = std::make_unique<Impl>(std::move(model), std::move(executor));
+}
+
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+
+const ModelConfig& Engine::config() const { return impl_->model->config; }
+const StateLayout& Engine::layout() const { return impl_->layout; }
+
+std::int64_t Engine::logits_rows(const Batch& batch) {
+  std::int64_t rows = 0;
+  for (const BatchSequence& sequence : batch.sequences)
+    rows += sequence.all_logits ? static_cast<std::int64_t>(sequence.tokens.size()) : 1;
+  return rows;
+}
+
+void Engine::forward(const Batch& batch, View<float, 2> logits) {
+  Pass(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, batch).run(logits);
+}
+
+}  // namespace plumb

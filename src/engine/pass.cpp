@@ -1,0 +1,253 @@
+#include "engine/pass.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "engine/pass_rows.h"
+#include "ops/embed/embed.h"
+#include "ops/head/head.h"
+#include "ops/hyper_connection/hyper_connection.h"
+#include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+
+namespace plumb {
+namespace {
+
+GatedMlp mlp_view(const MlpWeights& weights) { return {weights.gate.view(), weights.up.view(), weights.down.view()}; }
+
+std::vector<double> frequencies(const ModelConfig& config, const RopeProfile& profile) {
+  return rope_frequencies({.dim = config.rope_dim,
+                           .theta = profile.theta,
+                           .factor = profile.factor,
+                           .original_max_positions = profile.original_max_positions,
+                           .beta_fast = profile.beta_fast,
+                           .beta_slow = profile.beta_slow});
+}
+
+}  // namespace
+
+Prepared::Prepared(const Model& model)
+    : window_frequencies(frequencies(model.config, model.config.window_rope)),
+      compressed_frequencies(frequencies(model.config, model.config.compressed_rope)) {
+  for (const LayerWeights& layer : model.weights.layers) {
+    std::vector<GatedMlp> experts;
+    for (const MlpWeights& expert : layer.moe.experts) experts.push_back(mlp_view(expert));
+    routed.push_back(std::move(experts));
+    shared.push_back(mlp_view(layer.moe.shared));
+  }
+}
+
+void RowTensor::resize(std::int64_t rows, std::int64_t width) {
+  rows_ = rows;
+  width_ = width;
+  data_.resize(static_cast<std::size_t>(rows * width));
+}
+
+Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor,
+           const Batch& batch)
+    : config_(model.config),
+      weights_(model.weights),
+      prepared_(prepared),
+      layout_(layout),
+      executor_(executor),
+      settings_(*batch.settings) {
+  for (const BatchSequence& in : batch.sequences) {
+    const auto rows = static_cast<std::int64_t>(in.tokens.size());
+    const std::int64_t length = in.state->length;
+    CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout.open_floats());
+    const auto pages = static_cast<std::size_t>((length + rows + kPageTokens - 1) / kPageTokens);
+    CHECK(in.state->pages.size() >= pages && in.state->window_pages.size() >= pages);
+    sequences_.push_back({in, rows_, rows, length});
+    rows_ += rows;
+    observed_ |= in.observer != nullptr;
+    tokens_.insert(tokens_.end(), in.tokens.begin(), in.tokens.end());
+  }
+}
+
+void Pass::run(View<float, 2> logits) {
+  if (rows_ == 0) return;
+  fill_table(prepared_.window_frequencies, window_table_);
+  fill_table(prepared_.compressed_frequencies, compressed_table_);
+  embed();
+  for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) run_layer(layer);
+  head(logits);
+  for (const Sequence& sequence : sequences_) sequence.in.state->length += sequence.rows;
+}
+
+void Pass::fill_table(std::span<const double> frequencies, std::vector<double>& table) {
+  const std::int64_t half = config_.rope_dim / 2;
+  table.resize(static_cast<std::size_t>(rows_ * half * 2));
+  each_part(rows_, false, [&](const Part& part) {
+    rope_table_ref({.first = part.first_position(),
+                    .step = 1,
+                    .frequencies = frequencies,
+                    .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
+  });
+}
+
+void Pass::embed() {
+  embedded_.resize(rows_, config_.hidden_size);
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    embed_ref(
+        {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+         .table = weights_.embedding.view(),
+         .out = embedded_.view(begin, end)});
+  });
+  show(-1, "embed", embedded_, {config_.hidden_size});
+  streams_.resize(rows_, config_.hc_mult * config_.hidden_size);
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    expand_streams_ref({.x = embedded_.view(begin, end), .streams = streams_.view(begin, end, config_.hc_mult)});
+  });
+}
+
+void Pass::run_layer(int layer) {
+  const LayerWeights& weights = layer_weights(layer);
+  const bool sliding = layer_config(layer).attention == AttentionKind::sliding;
+  table_ = sliding ? &window_table_ : &compressed_table_;
+  hc_pre(weights.attention_hc, "attn_hc", layer);
+  rms_norm(collapsed_, weights.attention.norm.view(), normed_);
+  show(layer, "attn_norm_out", normed_, {config_.hidden_size});
+  attention(layer);
+  show(layer, "attn_out", y_, {config_.hidden_size});
+  hc_post();
+  hc_pre(weights.moe_hc, "ffn_hc", layer);
+  rms_norm(collapsed_, weights.moe.norm.view(), normed_);
+  show(layer, "ffn_norm_out", normed_, {config_.hidden_size});
+  moe(layer);
+  show(layer, "mlp_out", y_, {config_.hidden_size});
+  hc_post();
+  show(layer, "out_streams", streams_, {config_.hc_mult, config_.hidden_size});
+}
+
+void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
+  const std::int64_t n = config_.hc_mult;
+  post_.resize(rows_, n);
+  comb_.resize(rows_, n * n);
+  collapsed_.resize(rows_, config_.hidden_size);
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    hc_pre_ref({.streams = streams_.view(begin, end, n),
+                .fn = weights.fn.view(),
+                .base = weights.base.view(),
+                .scale = weights.scale.view(),
+                .eps = config_.rms_norm_eps,
+                .hc_eps = config_.hc_eps,
+                .iters = config_.hc_sinkhorn_iters,
+                .post = post_.view(begin, end),
+                .comb = comb_.view(begin, end, n),
+                .collapsed = collapsed_.view(begin, end)});
+  });
+  if (!observed_) return;
+  show(layer, fmt::format("{}.post", port).c_str(), post_, {n});
+  show(layer, fmt::format("{}.comb", port).c_str(), comb_, {n, n});
+  show(layer, fmt::format("{}.collapsed", port).c_str(), collapsed_, {config_.hidden_size});
+}
+
+void Pass::hc_post() {
+  const std::int64_t n = config_.hc_mult;
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    hc_post_ref({.y = y_.view(begin, end),
+                 .post = post_.view(begin, end),
+                 .comb = comb_.view(begin, end, n),
+                 .streams = streams_.view(begin, end, n)});
+  });
+}
+
+void Pass::head(View<float, 2> logits) {
+  const std::int64_t n = config_.hc_mult, d = config_.hidden_size;
+  std::vector<std::int64_t> row_of;  // rows of the batch that get logits
+  for (const Sequence& sequence : sequences_)
+    for (std::int64_t i = sequence.in.all_logits ? 0 : sequence.rows - 1; i < sequence.rows; ++i)
+      row_of.push_back(sequence.first_row + i);
+  const auto count = static_cast<std::int64_t>(row_of.size());
+  CHECK(logits.extent(0) == count && logits.extent(1) == config_.vocab_size);
+  RowTensor mixed, normed;
+  mixed.resize(count, d);
+  normed.resize(count, d);
+  // Rows that share a stage between sequences are shown with the rows of each one only.
+  const auto show_rows = [&](const char* name, float* data, std::int64_t width) {
+    std::int64_t row = 0;
+    for (const Sequence& sequence : sequences_) {
+      const std::int64_t rows = sequence.in.all_logits ? sequence.rows : 1;
+      show_to(sequence, -1, name, sequence.first_position + sequence.rows - rows, {rows, width}, data + row * width,
+              nullptr);
+      row += rows;
+    }
+  };
+  each_rows(count, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      hc_head_ref(
+          {.streams = streams_.view(row_of[static_cast<std::size_t>(i)], row_of[static_cast<std::size_t>(i)] + 1, n),
+           .fn = weights_.head_hc_fn.view(),
+           .base = weights_.head_hc_base.view(),
+           .scale = weights_.head_hc_scale.view(),
+           .eps = config_.rms_norm_eps,
+           .hc_eps = config_.hc_eps,
+           .out = mixed.view(i, i + 1)});
+  });
+  show_rows("hc_head_out", mixed.row(0), d);
+  each_rows(count, [&](std::int64_t begin, std::int64_t end) {
+    rms_norm_ref({.x = mixed.view(begin, end),
+                  .weight = weights_.norm.view(),
+                  .eps = config_.rms_norm_eps,
+                  .out = normed.view(begin, end)});
+  });
+  show_rows("final_norm_out", normed.row(0), d);
+  each_rows(count, [&](std::int64_t begin, std::int64_t end) {
+    linear_ref({.x = normed.view(begin, end), .weight = weights_.head.view(), .out = logits.rows(begin, end)});
+  });
+  show_rows("logits", logits.data(), config_.vocab_size);
+}
+
+void Pass::linear(RowTensor& x, const Projection& weight, RowTensor& out) {
+  out.resize(rows_, weight.view().extent(1));
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    linear_ref({.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end)});
+  });
+}
+
+void Pass::rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, std::int64_t heads) {
+  out.resize(rows_, x.width());
+  const std::int64_t width = x.width() / heads;
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    rms_norm_ref({.x = View<const float, 2>(x.row(begin), {(end - begin) * heads, width}),
+                  .weight = weight,
+                  .eps = config_.rms_norm_eps,
+                  .out = View<float, 2>(out.row(begin), {(end - begin) * heads, width})});
+  });
+}
+
+void Pass::rope(RowTensor& x, std::int64_t heads, bool inverse) {
+  const std::int64_t half = config_.rope_dim / 2;
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    rope_ref({.x = x.view(begin, end, heads),
+              .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
+              .inverse = inverse});
+  });
+}
+
+void Pass::show(int layer, const char* name, RowTensor& tensor, std::initializer_list<std::int64_t> extents) {
+  if (!observed_) return;
+  for (const Sequence& sequence : sequences_) {
+    std::vector<std::int64_t> all{sequence.rows};
+    all.insert(all.end(), extents);
+    show_to(sequence, layer, name, sequence.first_position, std::move(all), tensor.row(sequence.first_row), nullptr);
+  }
+}
+
+void Pass::show(int layer, const char* name, std::vector<std::int32_t>& tensor, std::int64_t width) {
+  if (!observed_) return;
+  for (const Sequence& sequence : sequences_)
+    show_to(sequence, layer, name, sequence.first_position, {sequence.rows, width}, nullptr,
+            tensor.data() + sequence.first_row * width);
+}
+
+void Pass::show_to(const Sequence& sequence, int layer, const char* name, std::int64_t first,
+                   std::vector<std::int64_t> extents, float* f32, std::int32_t* i32) {
+  if (sequence.in.observer == nullptr) return;
+  const std::string full = layer < 0 ? std::string(name) : fmt::format("layers.{}.{}", layer, name);
+  sequence.in.observer->visit({.name = full, .first = first, .extents = extents, .f32 = f32, .i32 = i32});
+}
+
+}  // namespace plumb

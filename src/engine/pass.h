@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "ops/experts/experts.h"
+#include "ops/paged_rows.h"
+
+namespace plumb {
+
+/// What an engine derives from its model once: views of weights in the form that ops take, and rotary frequencies.
+struct Prepared {
+  explicit Prepared(const Model& model);
+
+  std::vector<std::vector<GatedMlp>> routed;  // [layer][expert]
+  std::vector<GatedMlp> shared;               // [layer]
+  std::vector<double> window_frequencies;
+  std::vector<double> compressed_frequencies;
+};
+
+/// A tensor of a pass: `width` floats for each row of the batch, in the order of its sequences.
+class RowTensor {
+ public:
+  void resize(std::int64_t rows, std::int64_t width);
+  std::int64_t width() const { return width_; }
+  std::int64_t rows() const { return rows_; }
+  float* row(std::int64_t i) { return data_.data() + i * width_; }
+  View<float, 2> view() { return view(0, rows_); }
+  View<float, 2> view(std::int64_t begin, std::int64_t end) { return {row(begin), {end - begin, width_}}; }
+  /// Rows [begin, end) as [rows, outer, width / outer].
+  View<float, 3> view(std::int64_t begin, std::int64_t end, std::int64_t outer) {
+    return {row(begin), {end - begin, outer, width_ / outer}};
+  }
+
+ private:
+  std::vector<float> data_;
+  std::int64_t rows_ = 0;
+  std::int64_t width_ = 0;
+};
+
+/// One forward pass over one batch. All working memory is allocated here and freed with it; its size is linear in the
+/// number of rows: index scores, the only tensor that would grow with rows times context, exist for kIndexRows rows at
+/// a time.
+class Pass {
+ public:
+  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, const Batch& batch);
+  void run(View<float, 2> logits);
+
+ private:
+  /// Queries whose index scores are stored at one time by one thread.
+  static constexpr std::int64_t kIndexRows = 64;
+
+  struct Sequence {
+    BatchSequence in;
+    std::int64_t first_row;  // in the batch
+    std::int64_t rows;
+    std::int64_t first_position;
+  };
+  // A contiguous part of one sequence's rows; begin and end count in the batch.
+  struct Part {
+    const Sequence* sequence;
+    std::int64_t begin;
+    std::int64_t end;
+    std::int64_t first_position() const { return sequence->first_position + begin - sequence->first_row; }
+  };
+
+  // The tensors that hold one compressor's items, gates with position bias.
+  struct Items {
+    RowTensor k, s;
+  };
+
+  void embed();
+  void run_layer(int layer);
+  void attention(int layer);
+  void queries(int layer);
+  void window_rows(int layer);
+  void compress(int layer, const CompressorWeights& weights, std::int64_t rate, std::int64_t width, bool index);
+  void compress_sequence(int layer, const CompressorWeights& weights, std::int64_t rate, std::int64_t width, bool index,
+                         Items& items, const Sequence& sequence);
+  void select_rows(int layer);
+  void select_part(int layer, bool fused, const Part& part);
+  void attend(int layer);
+  void output_projection(int layer);
+  void moe(int layer);
+  void route(int layer);
+  void head(View<float, 2> logits);
+  void hc_pre(const HyperConnection& weights, const char* port, int layer);
+  void hc_post();
+  void linear(RowTensor& x, const Projection& weight, RowTensor& out);
+  void rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, std::int64_t heads = 1);
+  void rope(RowTensor& x, std::int64_t heads, bool inverse);
+  void fill_table(std::span<const double> frequencies, std::vector<double>& table);
+
+  // Runs body(begin, end) over the rows of the batch, in parallel.
+  template <class Body>
+  void each_rows(Body&& body) {
+    each_rows(rows_, std::forward<Body>(body));
+  }
+  template <class Body>
+  void each_rows(std::int64_t rows, Body&& body);
+  // Runs body(Part) over the rows of the batch, in parallel, in parts of at most `most` rows.
+  template <class Body>
+  void each_part(std::int64_t most, bool in_order, Body&& body);
+
+  // Shows a tensor to the observers of the sequences. Extents without the rows; `layer` -1: no layer.
+  void show(int layer, const char* name, RowTensor& tensor, std::initializer_list<std::int64_t> extents);
+  void show(int layer, const char* name, std::vector<std::int32_t>& tensor, std::int64_t width);
+  void show_to(const Sequence& sequence, int layer, const char* name, std::int64_t first,
+               std::vector<std::int64_t> extents, float* f32, std::int32_t* i32);
+
+  const LayerConfig& layer_config(int layer) const { return config_.layers[static_cast<std::size_t>(layer)]; }
+  const LayerWeights& layer_weights(int layer) const { return weights_.layers[static_cast<std::size_t>(layer)]; }
+  PagedRows stored_window(int layer, const Sequence& sequence) const;
+  PagedRows stored_rows(int layer, const Sequence& sequence, bool index) const;
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const Prepared& prepared_;
+  const StateLayout& layout_;
+  Executor& executor_;
+  const Settings& settings_;
+  std::vector<Sequence> sequences_;
+  std::int64_t rows_ = 0;
+  bool observed_ = false;
+  std::vector<std::int32_t> tokens_;
+  std::vector<double> window_table_, compressed_table_;  // [rows, rope_dim/2, 2]
+  const std::vector<double>* table_ = nullptr;           // of the current layer
+
+  RowTensor embedded_, streams_, post_, comb_, collapsed_, normed_, y_;
+  RowTensor qr_low_, qr_, q_, kv_, index_q_, index_weights_, heads_, o_low_;
+  RowTensor router_logits_, router_weights_;
+  std::vector<std::int32_t> selected_, experts_;
+};
+
+}  // namespace plumb

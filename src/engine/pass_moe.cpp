@@ -1,0 +1,56 @@
+#include "engine/pass.h"
+#include "engine/pass_rows.h"
+#include "ops/experts/experts.h"
+#include "ops/router/router.h"
+
+namespace plumb {
+
+void Pass::route(int layer) {
+  const MoeWeights& weights = layer_weights(layer).moe;
+  const std::int64_t k = config_.experts_per_token;
+  linear(normed_, weights.router, router_logits_);
+  show(layer, "router.logits", router_logits_, {config_.experts});
+  experts_.resize(static_cast<std::size_t>(rows_ * k));
+  const auto experts = [&](std::int64_t begin, std::int64_t end) {
+    return View<std::int32_t, 2>(experts_.data() + begin * k, {end - begin, k});
+  };
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    if (layer_config(layer).moe == MoeKind::hash)
+      hash_experts_ref(
+          {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
+           .table = weights.token_experts.view(),
+           .experts = experts(begin, end)});
+    else
+      select_experts_ref({.logits = router_logits_.view(begin, end),
+                          .bias = weights.router_bias.view(),
+                          .experts = experts(begin, end)});
+  });
+  show(layer, "router.indices", experts_, k);
+  router_weights_.resize(rows_, k);
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    expert_weights_ref({.logits = router_logits_.view(begin, end),
+                        .experts = experts(begin, end),
+                        .scaling = config_.routed_scaling_factor,
+                        .weights = router_weights_.view(begin, end)});
+  });
+  show(layer, "router.weights", router_weights_, {k});
+}
+
+void Pass::moe(int layer) {
+  route(layer);
+  const std::int64_t k = config_.experts_per_token;
+  y_.resize(rows_, config_.hidden_size);
+  each_rows([&](std::int64_t begin, std::int64_t end) {
+    ExpertsScratch scratch;
+    experts_ref({.x = normed_.view(begin, end),
+                 .experts = View<const std::int32_t, 2>(experts_.data() + begin * k, {end - begin, k}),
+                 .weights = router_weights_.view(begin, end),
+                 .routed = prepared_.routed[static_cast<std::size_t>(layer)],
+                 .shared = prepared_.shared[static_cast<std::size_t>(layer)],
+                 .limit = config_.swiglu_limit,
+                 .out = y_.view(begin, end),
+                 .scratch = &scratch});
+  });
+}
+
+}  // namespace plumb

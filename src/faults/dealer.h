@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "faults/envelope.h"
+#include "faults/plants.h"
+
+namespace plumb::faults {
+
+/// The environment variable by which plumb-faulty serve finds the dealer's socket; the same whatever was drawn.
+inline constexpr const char* kDealerVariable = "PLUMB_DEALER";
+
+struct DealerOptions {
+  std::filesystem::path envelope;
+  int faults = 1;
+  bool resume = false;     // read the envelope instead of drawing; without a commitment, draw if there is none
+  std::string commitment;  // with resume: what the envelope must hash to; empty: nothing was announced yet
+};
+
+/// Draws and seals a plant, then serves it to the processes of this same executable until `in` closes.
+///
+/// Reads one line from `in`: the seed in decimal, or nothing for one from the operating system. Writes the envelope,
+/// then one JSON line to `out`: {"commitment", "probe_seed", "socket"}. Every reply on the socket has the same size,
+/// whatever was drawn. Ends when `in` closes, so that it never outlives who started it.
+Result<void> run_dealer(const DealerOptions& options, std::span<const Plant> table, int in, int out);
+
+/// Asks the dealer at `socket_path` what to plant. Errors: nobody there, or no reply within five seconds.
+Result<Deal> ask_dealer(const std::string& socket_path);
+
+/// Plants what was dealt in this process; nothing for "none". Errors: this build has no such plant.
+Result<void> plant(const Deal& deal, std::span<const Plant> table);
+
+}  // namespace plumb::faults

@@ -1,0 +1,240 @@
+#include "faults/dealer.h"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sha256.h"
+
+namespace plumb::faults {
+namespace {
+
+int applied = 0;
+Dose applied_dose;
+void apply_first(const Dose& dose) {
+  applied = 1;
+  applied_dose = dose;
+}
+void apply_second(const Dose&) { applied = 2; }
+
+// Plants of this test alone, of very different lengths.
+const std::array kTable{Plant{"short", "a", "prefix_cache", "x", "w", 1, "all", &apply_first},
+                        Plant{"a-kind-with-a-long-name", "and-a-long-form", "prefill.chunked", "layers.3.attn_out",
+                              "a sentence", 0.5, "0-3", &apply_second}};
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = std::filesystem::temp_directory_path() / "plumb-dealer-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::filesystem::path path;
+};
+
+// A dealer on a thread of this process, spoken to through pipes as a parent would.
+class RunningDealer {
+ public:
+  RunningDealer(const DealerOptions& options, const std::string& seed) {
+    EXPECT_EQ(::pipe(in_.data()), 0);
+    EXPECT_EQ(::pipe(out_.data()), 0);
+    thread_ = std::thread([this, options] {
+      result_ = run_dealer(options, kTable, in_[0], out_[1]);
+      ::close(out_[1]);
+    });
+    const std::string line = seed + "\n";
+    EXPECT_EQ(::write(in_[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+    std::string text;
+    for (char c = 0; ::read(out_[0], &c, 1) == 1 && c != '\n';) text += c;
+    announcement = text.empty() ? nlohmann::json() : nlohmann::json::parse(text);
+  }
+  ~RunningDealer() {
+    (void)end();
+    for (const int fd : {in_[0], out_[0]}) ::close(fd);
+  }
+  RunningDealer(const RunningDealer&) = delete;
+  RunningDealer& operator=(const RunningDealer&) = delete;
+
+  Result<void> end() {
+    if (thread_.joinable()) {
+      ::close(in_[1]);
+      thread_.join();
+    }
+    return result_;
+  }
+  std::string socket() const { return announcement.at("socket"); }
+
+  nlohmann::json announcement;
+
+ private:
+  std::array<int, 2> in_{};
+  std::array<int, 2> out_{};
+  Result<void> result_;
+  std::thread thread_;
+};
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Draw, IsUniformOverTheTableAndAFunctionOfTheSeed) {
+  std::array<int, kTable.size()> drawn{};
+  constexpr int kSeeds = 2000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const auto deal = draw(seed, 1, kTable);
+    ASSERT_TRUE(deal);
+    ++drawn[deal->kind == kTable[0].kind ? 0 : 1];
+    EXPECT_EQ(envelope_text(*deal), envelope_text(*draw(seed, 1, kTable)));
+  }
+  // Five standard deviations of Binomial(2000, 1/2) are 112; the seeds are fixed.
+  EXPECT_NEAR(drawn[0], kSeeds / 2, 112);
+}
+
+TEST(Draw, RefusesWhatItCannotPlant) {
+  EXPECT_FALSE(draw(1, 2, kTable));
+  EXPECT_FALSE(draw(1, -1, kTable));
+  EXPECT_FALSE(draw(1, 1, {}));
+  ASSERT_TRUE(draw(1, 0, {}));
+  EXPECT_EQ(draw(1, 0, {})->kind, "none");
+}
+
+TEST(HalfSeed, DiffersByLabelAndSeed) {
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t seed = 0; seed < 100; ++seed)
+    for (const char* label : {"plant", "probe", "dose"}) seen.insert(half_seed(seed, label));
+  EXPECT_EQ(seen.size(), 300u);
+}
+
+TEST(Envelope, IsPrivateCompleteAndNeverOverwritten) {
+  const Folder folder;
+  const auto path = folder.path / "e.json";
+  ASSERT_TRUE(write_envelope(path, "first"));
+  struct stat info{};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_FALSE(write_envelope(path, "second"));
+  EXPECT_EQ(bytes_of(path), "first");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(Envelope, SurvivesTheRoundTrip) {
+  auto deal = *draw(42, 1, kTable);
+  deal.nonce = random_nonce();
+  EXPECT_EQ(deal.nonce.size(), 32u);
+  const auto read = parse_envelope(envelope_text(deal));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(envelope_text(*read), envelope_text(deal));
+  EXPECT_FALSE(parse_envelope("{}"));
+  EXPECT_FALSE(parse_envelope("no"));
+}
+
+TEST(Dealer, CommitsToTheEnvelopeAndServesItsPlant) {
+  const Folder folder;
+  const auto path = folder.path / "e.json";
+  RunningDealer dealer({.envelope = path}, "7");
+  EXPECT_EQ(dealer.announcement.at("commitment"), sha256_hex(bytes_of(path)));
+  EXPECT_EQ(dealer.announcement.at("probe_seed"), half_seed(7, "probe"));
+  const auto sealed = parse_envelope(bytes_of(path));
+  ASSERT_TRUE(sealed);
+  for (int launch = 0; launch < 3; ++launch) {
+    const auto deal = ask_dealer(dealer.socket());
+    ASSERT_TRUE(deal) << deal.error().message;
+    EXPECT_EQ(deal->kind, sealed->kind);
+    EXPECT_EQ(deal->form, sealed->form);
+    EXPECT_EQ(deal->dose.seed, sealed->dose.seed);
+    applied = 0;
+    ASSERT_TRUE(plant(*deal, kTable));
+    EXPECT_EQ(applied, deal->kind == kTable[0].kind ? 1 : 2);
+  }
+}
+
+TEST(Dealer, EndsWhenItsInputClosesAndLeavesNothingButTheEnvelope) {
+  const Folder folder;
+  RunningDealer dealer({.envelope = folder.path / "e.json"}, "7");
+  const std::filesystem::path socket = dealer.socket();
+  EXPECT_TRUE(std::filesystem::exists(socket));
+  EXPECT_TRUE(dealer.end());
+  EXPECT_FALSE(std::filesystem::exists(socket.parent_path()));
+  EXPECT_FALSE(ask_dealer(socket));
+}
+
+TEST(Dealer, DrawsFromTheOperatingSystemWithoutASeed) {
+  const Folder folder;
+  std::set<std::string> commitments;
+  std::set<std::uint64_t> seeds;
+  for (const char* name : {"a", "b", "c"}) {
+    RunningDealer dealer({.envelope = folder.path / name, .faults = 0}, "");
+    commitments.insert(dealer.announcement.at("commitment"));
+    seeds.insert(dealer.announcement.at("probe_seed").get<std::uint64_t>());
+  }
+  EXPECT_EQ(commitments.size(), 3u);
+  EXPECT_EQ(seeds.size(), 3u);
+}
+
+TEST(Dealer, SameSeedHasAnotherCommitmentEachTime) {
+  const Folder folder;
+  RunningDealer a({.envelope = folder.path / "a"}, "7");
+  RunningDealer b({.envelope = folder.path / "b"}, "7");
+  EXPECT_EQ(a.announcement.at("probe_seed"), b.announcement.at("probe_seed"));
+  EXPECT_NE(a.announcement.at("commitment"), b.announcement.at("commitment"));
+}
+
+TEST(Dealer, ResumesTheSameDealAtTheSameSocket) {
+  const Folder folder;
+  const auto path = folder.path / "e.json";
+  nlohmann::json first;
+  {
+    RunningDealer dealer({.envelope = path}, "7");
+    first = dealer.announcement;
+  }
+  RunningDealer again({.envelope = path, .resume = true, .commitment = first.at("commitment")}, "");
+  EXPECT_EQ(again.announcement, first);
+  EXPECT_TRUE(ask_dealer(again.socket()));
+}
+
+TEST(Dealer, RefusesAChangedEnvelope) {
+  const Folder folder;
+  const auto path = folder.path / "e.json";
+  std::string commitment;
+  {
+    RunningDealer dealer({.envelope = path}, "7");
+    commitment = dealer.announcement.at("commitment");
+  }
+  std::ofstream(path, std::ios::app) << " ";
+  RunningDealer again({.envelope = path, .resume = true, .commitment = commitment}, "");
+  const auto result = again.end();
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("was changed"), std::string::npos);
+}
+
+TEST(Dealer, RefusesSeedsThatAreNoNumbers) {
+  const Folder folder;
+  for (const char* seed : {"x", "-1", "7 ", "18446744073709551616"}) {
+    RunningDealer dealer({.envelope = folder.path / "e"}, seed);
+    EXPECT_FALSE(dealer.end()) << seed;
+    EXPECT_FALSE(std::filesystem::exists(folder.path / "e"));
+  }
+}
+
+TEST(Plant, NoneChangesNothingAndUnknownKindsAreRefused) {
+  applied = 0;
+  EXPECT_TRUE(plant(Deal{}, kTable));
+  EXPECT_FALSE(plant(Deal{.kind = "short", .form = "other"}, kTable));
+  EXPECT_EQ(applied, 0);
+}
+
+}  // namespace
+}  // namespace plumb::faults

@@ -1,0 +1,97 @@
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "faults/dealer.h"
+#include "faults/plants.h"
+
+namespace {
+
+constexpr int kError = 3;
+
+int fail(const std::string& message) {
+  std::fprintf(stderr, "plumb-faulty: %s\n", message.c_str());
+  return kError;
+}
+
+void add_faults_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("faults", "list the plants: kind, form, host switch, site");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print one JSON document");
+  command->callback([json, &exit_code] {
+    nlohmann::ordered_json table = nlohmann::ordered_json::array();
+    for (const auto& plant : plumb::faults::plants()) {
+      table.push_back({{"kind", plant.kind},
+                       {"form", plant.form},
+                       {"host", plant.host},
+                       {"site", plant.site},
+                       {"what", plant.what},
+                       {"severity", plant.severity},
+                       {"layers", plant.layers}});
+      if (!*json)
+        fmt::print("{} ({}) on {}, first seen at {}\n  {}\n", plant.kind, plant.form, plant.host, plant.site,
+                   plant.what);
+    }
+    if (*json) fmt::print("{}\n", nlohmann::ordered_json{{"plants", table}}.dump(2));
+    exit_code = 0;
+  });
+}
+
+// For tests only: which plant each seed draws. Nothing here knows an envelope or a probe seed.
+int scan_seeds(std::uint64_t count) {
+  for (std::uint64_t seed = 0; seed < count; ++seed) {
+    const auto deal = plumb::faults::draw(seed, 1, plumb::faults::plants());
+    if (!deal) return fail(deal.error().message);
+    fmt::print("{}\n",
+               nlohmann::ordered_json{{"seed", seed}, {"kind", deal->kind}, {"form", deal->form}, {"host", deal->host}}
+                   .dump());
+  }
+  return 0;
+}
+
+void add_deal_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("deal", "seal a random plant and serve it until standard input closes");
+  auto options = std::make_shared<plumb::faults::DealerOptions>();
+  auto scan = std::make_shared<std::uint64_t>(0);
+  command->add_option("--envelope", options->envelope, "file to seal the plant in (mode 0600; must not exist)");
+  command->add_option("--faults", options->faults, "how many faults to plant: 0 or 1")->capture_default_str();
+  command->add_flag("--resume", options->resume, "read the envelope again instead of drawing");
+  command->add_option("--commitment", options->commitment, "with --resume: the SHA-256 the envelope must have");
+  command->add_option("--scan", *scan)->group("");
+  command->callback([options, scan, &exit_code] {
+    if (*scan > 0) {
+      exit_code = scan_seeds(*scan);
+      return;
+    }
+    if (options->envelope.empty()) {
+      exit_code = fail("deal: --envelope is required");
+      return;
+    }
+    const auto done = run_dealer(*options, plumb::faults::plants(), STDIN_FILENO, STDOUT_FILENO);
+    exit_code = done ? 0 : fail(done.error().message);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app{"plumb with faults planted by a dealer: for plumb demo and for tests."};
+  app.name("plumb-faulty");
+  app.require_subcommand(1);
+  int exit_code = 0;
+  add_deal_command(app, exit_code);
+  add_faults_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kError;
+  }
+  return exit_code;
+} catch (const std::exception& e) {
+  return fail(e.what());
+}

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+
+namespace plumb {
+
+/// Streams a model may have; the code keeps that many f64 of each kind on the stack.
+inline constexpr std::int64_t kMaxStreams = 8;
+
+/// streams[t, j, :] = x[t, :] for every stream j.  x [rows, d] f32 · streams [rows, n, d] f32.
+/// Source: model specification 3.1.
+struct ExpandStreams {
+  View<const float, 2> x;
+  View<float, 3> streams;
+};
+void expand_streams_ref(const ExpandStreams& a);
+
+/// Mixes the residual streams into one input and computes how its output is fed back (manifold-constrained
+/// hyper-connections). With v = the streams of a token, flattened stream-major:
+///
+///   m         = (v fn) / sqrt(mean(v^2) + eps)
+///   pre[j]    = sigmoid(m[j] scale[0] + base[j]) + hc_eps
+///   post[j]   = 2 sigmoid(m[n+j] scale[1] + base[n+j])
+///   c[j][k]   = m[2n+nj+k] scale[2] + base[2n+nj+k], then: softmax over k, plus hc_eps; each column divided by (its
+///   sum
+///               + hc_eps); iters - 1 times: each row divided by (its sum + hc_eps), then each column
+///   collapsed = sum over j of pre[j] * streams[j]
+///
+/// streams [rows, n, d] f32 · fn [n*d, n*(2+n)] f32 · base [n*(2+n)] f32 · scale [3] f32
+/// post [rows, n] f32 · comb [rows, n, n] f32 (comb[j][k]) · collapsed [rows, d] f32. Everything between in f64.
+/// Source: model specification 3.3, steps 1 to 6.
+struct HcPre {
+  View<const float, 3> streams;
+  View<const float, 2> fn;
+  View<const float, 1> base;
+  View<const float, 1> scale;
+  double eps;
+  double hc_eps;
+  std::int64_t iters;
+  View<float, 2> post;
+  View<float, 3> comb;
+  View<float, 2> collapsed;
+};
+void hc_pre_ref(const HcPre& a);
+
+/// streams'[t, k, :] = post[t, k] * y[t, :] + sum over j of comb[t, j, k] * streams[t, j, :], in place. The sum runs
+/// over the first index of comb. Shapes as in HcPre; y [rows, d] f32. f64, rounded once. Source: model
+/// specification 3.3, step 7.
+struct HcPost {
+  View<const float, 2> y;
+  View<const float, 2> post;
+  View<const float, 3> comb;
+  View<float, 3> streams;
+};
+void hc_post_ref(const HcPost& a);
+
+}  // namespace plumb

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/view.h"
+#include "ops/paged_rows.h"
+
+namespace plumb {
+
+/// Working memory of the attention ops: grown to what the largest query needs, then reused.
+struct AttentionScratch {
+  std::vector<float> query;    // [dim][heads padded to 8]
+  std::vector<float> keys;     // [keys][dim]
+  std::vector<double> scores;  // [keys][heads padded to 8]
+  std::vector<float> weights;  // [heads][keys]
+  std::vector<double> sums;    // [heads][dim]
+  std::vector<float> parts;    // split: [splits][heads][dim]
+};
+
+/// Attention of each query over its window and the compressed rows chosen for it, with a sink:
+///
+///   z_s    = q[t,h] . key_s * dim^-0.5
+///   out    = sum over s of exp(z_s - M) * key_s / (sum over s of exp(z_s - M) + exp(sink[h] - M))
+///
+/// A key is also its value. Keys of the query at position p, in this order: window rows of positions
+/// max(0, p - window + 1) .. p; then compressed rows, ascending: those in `selected` (-1: none), or, when `selected` is
+/// a null view, all visible ones, n < (p + 1) div rate. M is the largest of the z and the sink.
+///
+/// q, out     [tokens, heads, dim] f32; the first token is at first_position
+/// window_rows, rows   stored rows of dim f32; rate 0: no compressed rows
+/// selected   [tokens, k] i32 · sinks [heads] f32
+/// Dot products, weight sums and value sums are f64 chains over dim, keys and keys; a weight exp(z - M) is rounded to
+/// f32 before it meets the sums, so that its product with a key is exact.
+/// Source: model specification 3.5, 3.7, 3.9.
+struct SparseAttention {
+  View<const float, 3> q;
+  std::int64_t first_position;
+  PagedRows window_rows;
+  std::int64_t window;
+  PagedRows rows;
+  std::int64_t rate;
+  View<const std::int32_t, 2> selected;
+  View<const float, 1> sinks;
+  View<float, 3> out;
+  AttentionScratch* scratch;
+};
+void sparse_attention_ref(const SparseAttention& a);
+
+/// One key of a query.
+struct AttentionKey {
+  const float* row;
+  std::int64_t position;  // of the window row, or of the first token that a compressed row covers
+  bool compressed;
+};
+
+/// Calls visit(AttentionKey) for each key of token t, in the order above.
+template <class Visit>
+void for_each_key(const SparseAttention& a, std::int64_t t, Visit&& visit) {
+  const std::int64_t position = a.first_position + t;
+  const std::int64_t oldest = position + 1 > a.window ? position + 1 - a.window : 0;
+  for (std::int64_t p = oldest; p <= position; ++p) visit(AttentionKey{a.window_rows.row(p), p, false});
+  if (a.rate == 0) return;
+  if (a.selected.data() == nullptr)
+    for (std::int64_t n = 0; n < (position + 1) / a.rate; ++n) visit(AttentionKey{a.rows.row(n), n * a.rate, true});
+  else
+    for (std::int64_t i = 0; i < a.selected.extent(1); ++i)
+      if (const std::int32_t n = a.selected(t, i); n >= 0) visit(AttentionKey{a.rows.row(n), n * a.rate, true});
+}
+
+/// Scores of the `count` keys in scratch->keys: scratch->scores[s][h] = z_s, rows `padded_heads(heads)` apart.
+void score_keys(const SparseAttention& a, std::int64_t t, std::int64_t count);
+/// For keys [begin, end) of `count`: scratch->weights[h][s - begin] = exp(z_s - peak[h]) rounded to f32, rows end-begin
+/// apart; total[h] += their sum; scratch->sums[h][:] = sum of weight * key.
+void weigh_keys(const SparseAttention& a, std::int64_t begin, std::int64_t end, const double* peak, double* total);
+
+inline std::int64_t padded_heads(std::int64_t heads) { return (heads + 7) / 8 * 8; }
+
+/// Heads an attention op takes at most.
+inline constexpr std::int64_t kMaxHeads = 128;
+
+}  // namespace plumb
