@@ -203,7 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Types, Refused,
-    testing::Values(Refusal{"name = ", "d.toml:1: "}, Refusal{"process = 3", "must be a list of tables"},
+    testing::Values(Refusal{"name = ", "d.toml:1: "}, Refusal{"restart =\xc9\x8fort", "d.toml:1: "},
+                    Refusal{std::string("a\0\0b = 1", 9), "d.toml:1: a control character"},
+                    Refusal{"process = 3", "must be a list of tables"},
                     Refusal{"[process]\nname = \"a\"", "must be a list of tables: write [[process]]"},
                     Refusal{"process = [3]", "must hold tables"},
                     Refusal{"deployment = 3", "deployment must be a table"},
