@@ -1,51 +1,299 @@
 #include "engine/golden.h"
 
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "engine/local_sequence.h"
 #include "engine/test_model.h"
+#include "ops/rope/rope.h"
 #include "tensor/safetensors.h"
 
 namespace plumb {
 namespace {
 
-class TinyGolden : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    model_ = new std::shared_ptr<const Model>(load_test_model("tests/golden/tiny-random-a"));
-    io_ = new SafetensorsFile(open_test_file("tests/golden/tiny-random-a/io.safetensors"));
-    trace_ = new SafetensorsFile(open_test_file("tests/golden/tiny-random-a/trace.safetensors"));
+constexpr const char* kTiny = "tests/golden/tiny-random-a";
+
+const SafetensorsFile& tiny_io() {
+  static const SafetensorsFile file = open_test_file(std::string(kTiny) + "/io.safetensors");
+  return file;
+}
+const SafetensorsFile& tiny_trace() {
+  static const SafetensorsFile file = open_test_file(std::string(kTiny) + "/trace.safetensors");
+  return file;
+}
+const std::shared_ptr<const Model>& tiny_model() {
+  static const std::shared_ptr<const Model> model = load_test_model(kTiny);
+  return model;
+}
+std::vector<std::int32_t> tiny_ids() { return tiny_io().read_i32("input_ids").value(); }
+
+std::vector<float> tiny_logits(std::int64_t chunk, Observer* observer = nullptr) {
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  return run_prompt(engine, tiny_ids(), chunk, Settings(), observer);
+}
+
+// The pass marks of the golden vectors' card.
+testing::AssertionResult equals_golden(const std::vector<float>& logits) {
+  const Difference to = difference(logits, tiny_io().read_f32("logits_prefill_fp32").value());
+  const bool passes = to.relative <= 5e-6 && to.max_abs <= 5e-5;
+  return (passes ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << "relative " << to.relative << ", max abs " << to.max_abs;
+}
+
+TEST(TinyGolden, LogitsEqualTransformersInEveryChunking) {
+  const std::vector<float> one_shot = tiny_logits(0);
+  EXPECT_TRUE(equals_golden(one_shot));
+  EXPECT_LE(difference(one_shot, tiny_io().read_f64("logits_prefill_fp64").value()).relative, 1e-6);
+  for (const int chunk : {1, 3, 5, 127, 128, 129}) EXPECT_TRUE(same_bits(tiny_logits(chunk), one_shot)) << chunk;
+}
+
+TEST(TinyGolden, PrefillThenDecodeEqualsTransformersCache) {
+  constexpr std::int64_t kPrefill = 389;
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  const std::vector<std::int32_t> ids = tiny_ids();
+  const auto want = tiny_io().read_f32("logits_decode_fp32").value();
+  const std::int64_t vocab = engine.config().vocab_size;
+  LocalSequence sequence(engine.layout());
+  std::vector<float> got;
+  const auto step = [&](std::int64_t first, std::int64_t count) {
+    const BatchSequence in{&sequence.reserve(first + count),
+                           std::span(ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+                           false, nullptr};
+    const Settings settings;
+    std::vector<float> logits(static_cast<std::size_t>(vocab));
+    engine.forward({std::span(&in, 1), &settings}, {logits.data(), {1, vocab}});
+    return logits;
+  };
+  step(0, kPrefill);
+  for (std::int64_t p = kPrefill; p < static_cast<std::int64_t>(ids.size()); ++p) {
+    const std::vector<float> logits = step(p, 1);
+    got.insert(got.end(), logits.begin(), logits.end());
   }
-  static std::shared_ptr<const Model>* model_;
-  static SafetensorsFile* io_;
-  static SafetensorsFile* trace_;
+  const Difference to = difference(got, want);
+  EXPECT_LE(to.relative, 5e-6);
+  EXPECT_LE(to.max_abs, 5e-5);
+}
 
-  static std::vector<std::int32_t> ids() { return io_->read_i32("input_ids").value(); }
-};
-std::shared_ptr<const Model>* TinyGolden::model_ = nullptr;
-SafetensorsFile* TinyGolden::io_ = nullptr;
-SafetensorsFile* TinyGolden::trace_ = nullptr;
+std::set<std::int32_t> row_set(const std::vector<std::int32_t>& ids, std::size_t row, std::size_t k) {
+  return {ids.begin() + static_cast<std::ptrdiff_t>(row * k), ids.begin() + static_cast<std::ptrdiff_t>((row + 1) * k)};
+}
 
-TEST_F(TinyGolden, LogitsEqualTransformersInEveryChunking) {
-  Engine engine(*model_, std::make_shared<InlineExecutor>());
-  const auto want32 = io_->read_f32("logits_prefill_fp32").value();
-  const auto want64 = io_->read_f64("logits_prefill_fp64").value();
-  std::vector<float> one_shot;
-  for (const int chunk : {0, 1, 3, 5, 127, 128, 129}) {
-    const std::vector<float> logits = run_prompt(engine, ids(), chunk, Settings(), nullptr);
-    const Difference to32 = difference(logits, want32), to64 = difference(logits, want64);
-    EXPECT_LE(to32.relative, 5e-6) << "chunk " << chunk;
-    EXPECT_LE(to32.max_abs, 5e-5) << "chunk " << chunk;
-    EXPECT_LE(to64.relative, 1e-6) << "chunk " << chunk;
-    if (chunk == 0) {
-      one_shot = logits;
-      RecordProperty("relative_to_fp64", std::to_string(to64.relative));
-      std::printf("relative to fp32 %.2e, to fp64 %.2e, max abs %.2e\n", to32.relative, to64.relative, to32.max_abs);
+class TinyTrace : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(TinyTrace, EveryTensorOfTransformersIsThereAndEqual) {
+  TraceCollector trace;
+  tiny_logits(GetParam(), &trace);
+  std::size_t compared = 0;
+  for (const StoredTensor& stored : tiny_trace().tensors()) {
+    ASSERT_TRUE(trace.has(stored.name)) << stored.name;
+    const TraceCollector::Tensor& got = trace.tensor(stored.name);
+    EXPECT_EQ(got.shape, stored.shape) << stored.name;
+    ++compared;
+    if (stored.name.ends_with("indexer.topk")) {
+      EXPECT_EQ(got.i32, tiny_trace().read_i32(stored.name).value()) << stored.name;
+    } else if (stored.name.ends_with("router.indices")) {
+      const auto want = tiny_trace().read_i32(stored.name).value();
+      const auto k = static_cast<std::size_t>(got.shape[1]);
+      for (std::size_t t = 0; t < want.size() / k; ++t)
+        ASSERT_EQ(row_set(got.i32, t, k), row_set(want, t, k)) << stored.name << ' ' << t;
+    } else if (!stored.name.ends_with("router.weights")) {
+      const Difference to = difference(got.f32, tiny_trace().read_f32(stored.name).value());
+      EXPECT_LE(to.relative, 5e-6) << stored.name;
     }
-    EXPECT_TRUE(same_bits(logits, one_shot)) << "chunk " << chunk;
   }
+  EXPECT_EQ(compared, tiny_trace().tensors().size());
+}
+
+TEST_P(TinyTrace, EveryExpertHasItsWeight) {
+  TraceCollector trace;
+  tiny_logits(GetParam(), &trace);
+  for (int layer = 0; layer < 6; ++layer) {
+    const std::string prefix = "layers." + std::to_string(layer) + ".router.";
+    const auto experts = tiny_trace().read_i32(prefix + "indices").value();
+    const auto weights = tiny_trace().read_f32(prefix + "weights").value();
+    const auto& got_experts = trace.tensor(prefix + "indices").i32;
+    const auto& got_weights = trace.tensor(prefix + "weights").f32;
+    for (std::size_t t = 0; t < experts.size() / 2; ++t) {
+      std::map<std::int32_t, float> want, got;
+      for (std::size_t i = 2 * t; i < 2 * t + 2; ++i)
+        want[experts[i]] = weights[i], got[got_experts[i]] = got_weights[i];
+      for (const auto& [expert, weight] : want) ASSERT_NEAR(got[expert], weight, 5e-6) << prefix << ' ' << t;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Chunks, TinyTrace, testing::Values(0, 129));
+
+TEST(PhantomGolden, LogitsEqualTheIndependentModelAndAnswersAreRight) {
+  const SafetensorsFile io = open_test_file("tests/golden/phantom/io.safetensors");
+  const auto ids = io.read_i32("input_ids").value(), answers = io.read_i32("answer_index").value();
+  const auto want = io.read_f64("logits_fp64").value();
+  Engine engine(load_test_model("phantom"), std::make_shared<ThreadPool>(2));
+  const auto vocab = static_cast<std::ptrdiff_t>(engine.config().vocab_size);
+  for (const Settings& settings : {Settings(), Settings::defaults()}) {
+    const std::vector<float> logits = run_prompt(engine, ids, 0, settings, nullptr);
+    EXPECT_LE(difference(logits, want).relative, 5e-6);
+    int checked = 0;
+    for (std::size_t t = 1; t < ids.size(); ++t) {
+      if (answers[t] == 0) continue;
+      const auto row = static_cast<std::ptrdiff_t>(t - 1) * vocab;
+      const auto got_best = std::max_element(logits.begin() + row, logits.begin() + row + vocab) - logits.begin() - row;
+      const auto want_best = std::max_element(want.begin() + row, want.begin() + row + vocab) - want.begin() - row;
+      EXPECT_EQ(got_best, want_best) << t;
+      EXPECT_EQ(got_best, ids[t]) << t;
+      ++checked;
+    }
+    EXPECT_EQ(checked, 20);
+  }
+}
+
+// --- What must not pass: each of these gives a model that still talks. -----------------------------------------------
+
+// The tiny model with something changed in it.
+std::vector<float> changed_model_logits(const std::function<void(Model&)>& change) {
+  auto model = std::make_shared<Model>(*tiny_model());
+  change(*model);
+  Engine engine(std::move(model), std::make_shared<InlineExecutor>());
+  return run_prompt(engine, tiny_ids(), 0, Settings(), nullptr);
+}
+
+// Changes tensors as they are computed.
+class Patch final : public Observer {
+ public:
+  explicit Patch(std::function<void(const Port&)> change) : change_(std::move(change)) {}
+  void visit(const Port& port) override { change_(port); }
+
+ private:
+  std::function<void(const Port&)> change_;
+};
+
+std::vector<float> patched_logits(const std::function<void(const Port&)>& change) {
+  Patch patch(change);
+  return tiny_logits(0, &patch);
+}
+
+TEST(GoldenFails, WhenCombIsTransposed) {
+  EXPECT_FALSE(equals_golden(patched_logits([](const Port& port) {
+    if (!port.name.ends_with("_hc.comb")) return;
+    const std::int64_t n = port.extents[1];
+    for (std::int64_t t = 0; t < port.extents[0]; ++t)
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t k = 0; k < j; ++k) std::swap(port.f32[(t * n + j) * n + k], port.f32[(t * n + k) * n + j]);
+  })));
+}
+
+TEST(GoldenFails, WhenTheWindowIsOneOff) {
+  EXPECT_FALSE(equals_golden(changed_model_logits([](Model& model) { ++model.config.window; })));
+  EXPECT_FALSE(equals_golden(changed_model_logits([](Model& model) { --model.config.window; })));
+}
+
+TEST(GoldenFails, WhenRowsSitAtTheLastPositionOfTheirWindow) {
+  for (const char* name : {"compressed_kv", "indexer.keys"}) {
+    const ModelConfig& config = tiny_model()->config;
+    EXPECT_FALSE(equals_golden(patched_logits([&](const Port& port) {
+      if (!port.name.ends_with(name)) return;
+      const auto layer = static_cast<std::size_t>(port.name[7] - '0');
+      const RopeProfile& rope = config.compressed_rope;
+      const std::vector<double> frequencies = rope_frequencies(
+          {config.rope_dim, rope.theta, rope.factor, rope.original_max_positions, rope.beta_fast, rope.beta_slow});
+      std::vector<double> table(static_cast<std::size_t>(port.extents[0] * config.rope_dim));
+      const View<double, 3> angles(table.data(), {port.extents[0], config.rope_dim / 2, 2});
+      rope_table_ref(
+          {.first = config.layers[layer].compress_rate - 1, .step = 0, .frequencies = frequencies, .table = angles});
+      rope_ref({.x = {port.f32, {port.extents[0], 1, port.extents[1]}}, .table = angles, .inverse = false});
+    }))) << name;
+  }
+}
+
+TEST(GoldenFails, WhenSinksAreDropped) {
+  EXPECT_FALSE(equals_golden(changed_model_logits([](Model& model) {
+    for (LayerWeights& layer : model.weights.layers)
+      for (float& sink : layer.attention.sinks.mutable_view().span()) sink = -1e30f;
+  })));
+}
+
+TEST(GoldenFails, WhenAScaleIsAppliedTwice) {
+  EXPECT_FALSE(equals_golden(patched_logits([](const Port& port) {
+    if (!port.name.ends_with(".q")) return;
+    for (std::int64_t i = 0; i < port.extents[0] * port.extents[1] * port.extents[2]; ++i) port.f32[i] *= 2.0f;
+  })));
+  EXPECT_FALSE(equals_golden(changed_model_logits(
+      [](Model& model) { model.config.routed_scaling_factor *= model.config.routed_scaling_factor; })));
+}
+
+TEST(GoldenFails, WithoutTheClamp) {
+  EXPECT_FALSE(equals_golden(changed_model_logits([](Model& model) { model.config.swiglu_limit = 1e30; })));
+}
+
+TEST(GoldenFails, WhenThePositionBiasCountsFromTheChunk) {
+  constexpr std::int64_t kChunk = 130;  // no multiple of a rate
+  auto model = std::make_shared<Model>(*tiny_model());
+  Engine engine(model, std::make_shared<InlineExecutor>());
+  const std::vector<std::int32_t> ids = tiny_ids();
+  const auto count = static_cast<std::int64_t>(ids.size()), vocab = engine.config().vocab_size;
+  std::vector<float> logits(static_cast<std::size_t>(count * vocab));
+  LocalSequence sequence(engine.layout());
+  const auto rotate_biases = [&](std::int64_t by) {
+    for (LayerWeights& layer : model->weights.layers)
+      for (CompressorWeights* weights : {&layer.attention.compressor, &layer.attention.indexer.compressor}) {
+        if (weights->position_bias.empty()) continue;
+        const View<float, 2> bias = weights->position_bias.mutable_view();
+        const std::int64_t shift = by % bias.extent(0);
+        // Row p mod r must hold what position p - by would get.
+        std::rotate(bias.data(), bias.data() + (bias.extent(0) - shift) % bias.extent(0) * bias.extent(1),
+                    bias.data() + bias.size());
+      }
+  };
+  for (std::int64_t first = 0; first < count; first += kChunk) {
+    const std::int64_t tokens = std::min(kChunk, count - first);
+    const BatchSequence in{&sequence.reserve(first + tokens),
+                           std::span(ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(tokens)),
+                           true, nullptr};
+    const Settings settings;
+    if (first > 0) rotate_biases(kChunk);
+    engine.forward({std::span(&in, 1), &settings}, {logits.data() + first * vocab, {tokens, vocab}});
+  }
+  EXPECT_FALSE(equals_golden(logits));
+}
+
+// --- The trace file -------------------------------------------------------------------------------------------------
+
+TEST(WriteGolden, TheFileHoldsEveryTapAndTheLogits) {
+  const auto path = std::filesystem::temp_directory_path() / ("plumb_golden_test." + std::to_string(::getpid()));
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  ASSERT_TRUE(write_golden(engine, tiny_ids(), 100, path).has_value());
+  {
+    const auto file = SafetensorsFile::open(path);
+    ASSERT_TRUE(file.has_value());
+    EXPECT_TRUE(same_bits(file->read_f32("logits").value(), tiny_logits(0)));
+    EXPECT_EQ(file->find("logits")->shape, (std::vector<std::int64_t>{520, 256}));
+    EXPECT_EQ(file->find("layers.2.compressed_kv")->shape, (std::vector<std::int64_t>{1, 130, 32}));
+    EXPECT_EQ(file->find("layers.2.indexer.scores")->shape, (std::vector<std::int64_t>{520, 130}));
+    for (const StoredTensor& stored : tiny_trace().tensors()) {
+      ASSERT_NE(file->find(stored.name), nullptr) << stored.name;
+      EXPECT_EQ(file->find(stored.name)->shape, stored.shape) << stored.name;
+    }
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(WriteGolden, RefusesWhatItCannotRun) {
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  const std::vector<std::int32_t> good{1, 2}, negative{1, -1}, large{256}, many(8193, 1);
+  const auto message = [&](const std::vector<std::int32_t>& ids, std::int64_t chunk) {
+    const auto result = write_golden(engine, ids, chunk, "/nonexistent/folder/trace");
+    return result.has_value() ? std::string("accepted") : result.error().message;
+  };
+  EXPECT_NE(message({}, 0).find("no tokens"), std::string::npos);
+  EXPECT_NE(message(good, -1).find("negative"), std::string::npos);
+  EXPECT_NE(message(negative, 0).find("id -1 at index 1"), std::string::npos);
+  EXPECT_NE(message(large, 0).find("id 256 at index 0"), std::string::npos);
+  EXPECT_NE(message(many, 0).find("8193"), std::string::npos);
+  EXPECT_NE(message(good, 0), "accepted");  // the folder does not exist
 }
 
 }  // namespace

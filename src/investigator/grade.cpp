@@ -13,15 +13,15 @@ namespace {
 
 constexpr std::array kGradeNames{"right", "wrong", "no_answer", "refused", "infrastructure"};
 constexpr std::size_t kMinCode = 4;
-constexpr int kMinRepeats = 4;          // a unit said so often in a row is a loop
+constexpr int kMinRepeats = 4;  // a unit said so often in a row is a loop
 constexpr std::size_t kMaxLoopWords = 8;
 
-constexpr std::array kDenials{"first message", "no record",      "don't have",    "do not have",   "don't recall",
+constexpr std::array kDenials{"first message", "no record",      "don't have",       "do not have",  "don't recall",
                               "do not recall", "not mentioned",  "wasn't mentioned", "haven't told", "have not told",
-                              "no previous",   "no information", "don't know",    "do not know",   "not provided"};
-constexpr std::array kRefusals{"i can't help", "i cannot help", "i can't assist", "i cannot assist", "i'm unable to",
-                               "i am unable to", "i'm not able to", "can't share", "cannot share", "can't provide",
-                               "cannot provide"};
+                              "no previous",   "no information", "don't know",       "do not know",  "not provided"};
+constexpr std::array kRefusals{"i can't help",  "i cannot help",  "i can't assist",  "i cannot assist",
+                               "i'm unable to", "i am unable to", "i'm not able to", "can't share",
+                               "cannot share",  "can't provide",  "cannot provide"};
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -139,7 +139,8 @@ std::vector<std::string> code_strings(std::string_view text) {
       continue;
     }
     std::size_t end = i;
-    while (end < text.size() && (solid(text[end]) || (text[end] == '-' && end + 1 < text.size() && solid(text[end + 1]))))
+    while (end < text.size() &&
+           (solid(text[end]) || (text[end] == '-' && end + 1 < text.size() && solid(text[end + 1]))))
       ++end;
     const std::string_view run = text.substr(i, end - i);
     if (run.size() >= kMinCode && run.find_first_of("0123456789") != std::string_view::npos) codes.emplace_back(run);
@@ -151,10 +152,14 @@ std::vector<std::string> code_strings(std::string_view text) {
 Graded grade_reply(const Reply& reply, const Ask& ask) {
   CHECK(!ask.expected.empty());
   switch (reply.kind) {
-    case Reply::Kind::infrastructure: return {Grade::infrastructure, reply.text};
-    case Reply::Kind::rejected: return {Grade::refused, fmt::format("HTTP {}", reply.status)};
-    case Reply::Kind::unparsable: return {Grade::no_answer, "unparsable"};
-    case Reply::Kind::answered: break;
+    case Reply::Kind::infrastructure:
+      return {Grade::infrastructure, reply.text};
+    case Reply::Kind::rejected:
+      return {Grade::refused, fmt::format("HTTP {}", reply.status)};
+    case Reply::Kind::unparsable:
+      return {Grade::no_answer, "unparsable"};
+    case Reply::Kind::answered:
+      break;
   }
   if (reply.finish_reason == "content_filter") return {Grade::refused, "content filter"};
   const auto content = final_content(reply.text);

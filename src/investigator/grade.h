@@ -12,10 +12,10 @@ namespace plumb::investigator {
 /// What came back for one request.
 struct Reply {
   enum class Kind {
-    answered,        // 200 and a readable body
-    unparsable,      // 200, but not what the API promises
-    rejected,        // 4xx: the server will not answer this request
-    infrastructure   // no reply, a time-out, 408, 429 or 5xx: says nothing about the model
+    answered,       // 200 and a readable body
+    unparsable,     // 200, but not what the API promises
+    rejected,       // 4xx: the server will not answer this request
+    infrastructure  // no reply, a time-out, 408, 429 or 5xx: says nothing about the model
   } kind = Kind::infrastructure;
   std::string text;           // the generated text; of the other kinds the message
   std::string finish_reason;  // "stop", "length"...
@@ -36,8 +36,8 @@ struct Graded {
   std::string detail;  // the class of a wrong answer or the kind of no answer; empty when right
 };
 
-/// Code-shaped strings of a text, in order: runs of capitals, digits and inner dashes, at least four characters long, with a
-/// digit. Filler never has this shape.
+/// Code-shaped strings of a text, in order: runs of capitals, digits and inner dashes, at least four characters long,
+/// with a digit. Filler never has this shape.
 std::vector<std::string> code_strings(std::string_view text);
 
 /// Grades a reply: right = the code-shaped strings of the final content (after reasoning) are exactly {expected}.

@@ -19,23 +19,24 @@ using Items = std::vector<std::pair<ItemId, Wording>>;
 using Class = Hypothesis::Class;
 
 constexpr int kWordingTrials = 10;
-constexpr int kWordingMisses = 1;        // rate >= 0.9
-constexpr int kHuntTrials = 40;          // fresh trials of one cell when ground saw failures too rare to judge
+constexpr int kWordingMisses = 1;  // rate >= 0.9
+constexpr int kHuntTrials = 40;    // fresh trials of one cell when ground saw failures too rare to judge
+constexpr int kRestTrials = 12;    // of a cell that still failed in the cured variant
 constexpr int kMaxReplays = 8;
 constexpr int kMinReplays = 3;
-constexpr double kSymptomP = 0.01;       // Fisher, per cell; what passes is confirmed on fresh launches
+constexpr double kSymptomP = 0.01;  // Fisher, per cell; what passes is confirmed on fresh launches
 constexpr int kMaxRounds = 3;
 constexpr int kMaxMembers = 3;
 constexpr int kRepeatsWhenFlaky = 3;
-constexpr int kMaxPairs = 16;            // of launches in a contrast
-constexpr double kEnough = 100;          // e-value
+constexpr int kMaxPairs = 16;    // of launches in a contrast
+constexpr double kEnough = 100;  // e-value
 constexpr double kHopeless = 0.05;
 constexpr int kPairsWhenIdentical = 2;
 constexpr int kIdenticalLaunches = 5;
 constexpr double kCleanRate = 0.05;
-constexpr int kMaxCleanSets = 5;         // sets of trials tried to meet the bound
-constexpr double kWeakRatio = 0.5;       // repetition fails below this part of the reference's ratio
-constexpr int kAttempts = 2;             // a launch that fails for no reason of its variant is tried again once
+constexpr int kMaxCleanSets = 5;    // sets of trials tried to meet the bound
+constexpr double kWeakRatio = 0.5;  // repetition fails below this part of the reference's ratio
+constexpr int kAttempts = 2;        // a launch that fails for no reason of its variant is tried again once
 
 struct Pending {
   Wanted wanted;
@@ -92,7 +93,8 @@ class Replay {
     Items items;
   };
 
-  // ---- launches -------------------------------------------------------------------------------------------------------
+  // ---- launches
+  // -------------------------------------------------------------------------------------------------------
 
   [[noreturn]] void stop(std::string verdict, std::string reason, std::string klass = "other") {
     findings_.reasons.push_back(std::move(reason));
@@ -212,7 +214,8 @@ class Replay {
     return c;
   }
 
-  // ---- ground ---------------------------------------------------------------------------------------------------------
+  // ---- ground
+  // ---------------------------------------------------------------------------------------------------------
 
   bool one_variant() const { return findings_.deployed == findings_.reference; }
 
@@ -244,8 +247,9 @@ class Replay {
       }
     }
     for (const std::string& cell : plan_.cells) not_covered_.push_back(cell);
-    stop("inconclusive", "no wording of the short probe is answered right by 9 in 10, neither by the reference variant nor "
-                         "as deployed: the other probes would measure nothing");
+    stop("inconclusive",
+         "no wording of the short probe is answered right by 9 in 10, neither by the reference variant nor "
+         "as deployed: the other probes would measure nothing");
   }
 
   void ground() {
@@ -309,8 +313,8 @@ class Replay {
       for (const auto& item : seen.items) {
         const TrialRecord* t = trial_of(*seen.launch, item);
         if (t == nullptr || t->grade == Grade::infrastructure) continue;
-        const auto key = std::make_tuple(seen.launch->variant, item.first.cell, item.first.seed,
-                                         static_cast<int>(item.second));
+        const auto key =
+            std::make_tuple(seen.launch->variant, item.first.cell, item.first.seed, static_cast<int>(item.second));
         const auto [it, fresh] = first.emplace(key, std::make_pair(seen.launch, t));
         if (fresh || it->second.first == seen.launch) continue;
         sharing.insert(seen.launch);
@@ -330,7 +334,8 @@ class Replay {
     return findings_.floor.identical();
   }
 
-  // ---- symptom --------------------------------------------------------------------------------------------------------
+  // ---- symptom
+  // --------------------------------------------------------------------------------------------------------
 
   struct Symptom {
     std::string cell;
@@ -428,7 +433,8 @@ class Replay {
     return cells;
   }
 
-  // ---- the whole ------------------------------------------------------------------------------------------------------
+  // ---- the whole
+  // ------------------------------------------------------------------------------------------------------
 
   void investigate() {
     choose_wording();
@@ -462,18 +468,22 @@ class Replay {
     const double bound = upper_limit(d.failures, d.trials, 0.95);
     measure_floor();
     if (bound > kCleanRate)
-      stop("inconclusive", fmt::format("{} of {} trials failed as deployed: no cell differs from the reference for sure, and "
-                                       "the failure rate may be up to {:.1f} %",
-                                       d.failures, d.trials, 100 * bound));
-    if (find_symptom()) stop("inconclusive", "failures appeared only in the last launches; run again with a larger budget");
+      stop("inconclusive",
+           fmt::format("{} of {} trials failed as deployed: no cell differs from the reference for sure, and "
+                       "the failure rate may be up to {:.1f} %",
+                       d.failures, d.trials, 100 * bound));
+    if (find_symptom())
+      stop("inconclusive", "failures appeared only in the last launches; run again with a larger budget");
     if (!not_covered_.empty())
       stop("inconclusive", fmt::format("nothing failed, but not covered: {}", fmt::join(not_covered_, ", ")));
     if (weak_check_failed())
-      stop("inconclusive", "exact answers are right, but the (weak) repetition check fails: greedy text compresses to less "
-                           "than half of the reference's size");
-    findings_.reasons.push_back(fmt::format("{} of {} trials failed as deployed: the trial failure rate is at most {:.1f} % "
-                                            "(95 %)",
-                                            d.failures, d.trials, 100 * bound));
+      stop("inconclusive",
+           "exact answers are right, but the (weak) repetition check fails: greedy text compresses to less "
+           "than half of the reference's size");
+    findings_.reasons.push_back(
+        fmt::format("{} of {} trials failed as deployed: the trial failure rate is at most {:.1f} % "
+                    "(95 %)",
+                    d.failures, d.trials, 100 * bound));
     throw Stop{"clean", "none"};
   }
 
@@ -487,16 +497,19 @@ class Replay {
   // Every variant fails: perhaps one switch turned the other way does not.
   std::optional<Symptom> look_for_a_passing_variant() {
     const std::vector<std::string> cells = cells_failing_everywhere();
-    const std::string cell = *std::min_element(
-        cells.begin(), cells.end(), [&](const auto& a, const auto& b) { return cost_of(a) < cost_of(b); });
+    const std::string cell = *std::min_element(cells.begin(), cells.end(),
+                                               [&](const auto& a, const auto& b) { return cost_of(a) < cost_of(b); });
     const Counts bad = pooled(findings_.deployed, cell);
     Counts good;  // what passing looks like: the cells that do not fail
     for (const std::string& c : plan_.cells)
-      if (!is_weak(c) && std::find(cells.begin(), cells.end(), c) == cells.end()) good += pooled(findings_.reference, c);
+      if (!is_weak(c) && std::find(cells.begin(), cells.end(), c) == cells.end())
+        good += pooled(findings_.reference, c);
     const auto design = choose_design(bad, good);
-    if (!design) stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cell));
+    if (!design)
+      stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cell));
     const Items items = items_of("search/base", cell, design->trials);
     bool all_failed = true;
+    std::optional<Symptom> found;
     for (std::size_t s = 0; s < plan_.deployment.switches.size(); ++s) {
       const auto variant = with_side(plan_.deployment, findings_.deployed, s, !findings_.deployed[s]);
       const std::string& name = plan_.deployment.switches[s].name;
@@ -511,14 +524,17 @@ class Replay {
         all_failed = false;
         continue;
       }
-      if (count(*launch, items).failures < design->threshold)
-        return Symptom{cell, findings_.deployed, *variant, *design, 0};
+      // The others are turned as well: that they do not help is evidence.
+      if (count(*launch, items).failures < design->threshold && !found)
+        found = Symptom{cell, findings_.deployed, *variant, *design, 0};
     }
+    if (found) return found;
     if (all_failed && every_launch_failed(cell, design->threshold))
       stop("unexplained",
-           fmt::format("{} fails in every variant launched, the reference and each single turn of a switch included: either "
-                       "a step under no switch is broken, or the model cannot answer this probe",
-                       cell),
+           fmt::format(
+               "{} fails in every variant launched, the reference and each single turn of a switch included: either "
+               "a step under no switch is broken, or the model cannot answer this probe",
+               cell),
            "base");
     stop("inconclusive", fmt::format("{} fails as deployed and on the reference, but not in all launches", cell));
   }
@@ -550,7 +566,8 @@ class Replay {
     stop("suspected", "the symptom is not gone after three rounds: more is wrong than was found");
   }
 
-  // ---- isolation ------------------------------------------------------------------------------------------------------
+  // ---- isolation
+  // ------------------------------------------------------------------------------------------------------
 
   // Isolates and confirms; returns the symptom that remains in the cured variant, if any.
   std::optional<Symptom> isolate(int round, const Symptom& symptom) {
@@ -681,7 +698,8 @@ class Replay {
     return {Class::other, {}};
   }
 
-  // ---- confirmation ---------------------------------------------------------------------------------------------------
+  // ---- confirmation
+  // ---------------------------------------------------------------------------------------------------
 
   Variant turned_all(Variant variant, const std::vector<std::size_t>& members, const Variant& sides) const {
     for (const std::size_t s : members)
@@ -709,9 +727,12 @@ class Replay {
 
   std::string klass() const {
     switch (current_->hypothesis.kind) {
-      case Class::any_of: return "or";
-      case Class::all_of: return "and";
-      default: return "other";
+      case Class::any_of:
+        return "or";
+      case Class::all_of:
+        return "and";
+      default:
+        return "other";
     }
   }
 
@@ -742,13 +763,41 @@ class Replay {
                   fmt::format("{} at its good side cures", name_of(s)));
     }
     sham(round, cured);
-    r.posterior = posterior(outcomes_, r.bad, difference(r.bad, r.good), r.hypothesis);
+    const std::vector<LaunchOutcome> outcomes = all_outcomes();
+    r.posterior = posterior(outcomes, r.bad, turned_switches(outcomes), r.hypothesis);
     constexpr double kSure = 0.95;
     if (r.posterior.of_hypothesis < kSure || r.posterior.of_hypothesis_flat < kSure || r.posterior.of_other > 1 - kSure)
-      stop("suspected", fmt::format("the posterior of the set is only {:.3f} ({:.3f} under a flat prior)",
-                                    r.posterior.of_hypothesis, r.posterior.of_hypothesis_flat),
+      stop("suspected",
+           fmt::format("the posterior of the set is only {:.3f} ({:.3f} under a flat prior)", r.posterior.of_hypothesis,
+                       r.posterior.of_hypothesis_flat),
            klass());
     r.confirmed = true;
+  }
+
+  // Switches of which both sides were launched: the others cannot be told from the rest.
+  static std::vector<std::size_t> turned_switches(const std::vector<LaunchOutcome>& outcomes) {
+    std::vector<std::size_t> turned;
+    for (std::size_t s = 0; s < outcomes.front().variant.size(); ++s)
+      if (std::any_of(outcomes.begin(), outcomes.end(),
+                      [&](const LaunchOutcome& o) { return o.variant[s] != outcomes.front().variant[s]; }))
+        turned.push_back(s);
+    return turned;
+  }
+
+  // Outcomes of this round's launches, and of those before the search that asked the same cell.
+  std::vector<LaunchOutcome> all_outcomes() const {
+    std::vector<LaunchOutcome> all = outcomes_;
+    for (const Seen& seen : seen_) {
+      if (!starts_with(seen.launch->label, "ground/") && !starts_with(seen.launch->label, "search/base/")) continue;
+      Items of_cell;
+      for (const auto& item : seen.items)
+        if (item.first.cell == current_->cell && item.second == findings_.wording) of_cell.push_back(item);
+      const Counts c = count(*seen.launch, of_cell);
+      // Known failing prompts have a threshold of their own, and few trials say little.
+      if (current_->replays || c.trials < current_->trials_per_launch) continue;
+      all.push_back({seen.launch->variant, c.failures * current_->trials_per_launch >= current_->threshold * c.trials});
+    }
+    return all;
   }
 
   void contrast(int round, bool identical, const std::string& name, const Variant& should_fail,
@@ -783,7 +832,8 @@ class Replay {
       }
       if (e.value() < kHopeless) break;
     }
-    stop("inconclusive", fmt::format("{}: not confirmed, e-value {:.2g} after {} pairs of launches", name, c.e_value, c.pairs));
+    stop("inconclusive",
+         fmt::format("{}: not confirmed, e-value {:.2g} after {} pairs of launches", name, c.e_value, c.pairs));
   }
 
   void must_fail(int round, const std::string& id, const Variant& variant, const std::string& what) {
@@ -808,7 +858,8 @@ class Replay {
   void sham(int round, const Variant& cured) {
     Round& r = *current_;
     for (const std::size_t s : difference(r.bad, r.good)) {
-      if (std::find(r.hypothesis.members.begin(), r.hypothesis.members.end(), s) != r.hypothesis.members.end()) continue;
+      if (std::find(r.hypothesis.members.begin(), r.hypothesis.members.end(), s) != r.hypothesis.members.end())
+        continue;
       const auto variant = with_side(plan_.deployment, r.bad, s, r.good[s]);
       if (!variant || *variant == cured) continue;
       must_fail(round, "sham", *variant,
@@ -816,6 +867,17 @@ class Replay {
       return;
     }
     r.checks.push_back("sham: no innocent switch to turn");
+  }
+
+  std::string most_failing_cell(const Variant& variant) const {
+    std::string chosen;
+    int most = 0;
+    for (const std::string& cell : plan_.cells)
+      if (const int failures = is_weak(cell) ? 0 : pooled(variant, cell).failures; failures > most) {
+        most = failures;
+        chosen = cell;
+      }
+    return chosen;
   }
 
   // The full suite on the cured variant: what still fails there has another cause.
@@ -826,12 +888,23 @@ class Replay {
     need(fmt::format("confirm/{}/suite/1", round), cured, whole_set(fmt::format("confirm/{}/suite", round)),
          "the whole suite on the cured variant");
     auto rest = symptom_between(cured, r.good);
+    if (const std::string cell = most_failing_cell(cured); !rest && !cell.empty()) {
+      // A suite has few trials of each cell: ask more where one failed.
+      const Items items = items_of(fmt::format("confirm/{}/rest", round), cell, kRestTrials);
+      need(fmt::format("confirm/{}/rest-cured/1", round), cured, items,
+           "the cured variant failed " + cell + ": more prompts");
+      need(fmt::format("confirm/{}/rest-good/1", round), r.good, items, "the same prompts on the passing variant");
+      rest = symptom_between(cured, r.good);
+      if (!rest)
+        ask_openly(fmt::format("{} failed some trials in the cured variant, no more than chance explains", cell));
+    }
     if (rest) r.checks.push_back(fmt::format("the whole suite on the cured variant: {} still fails", rest->cell));
     if (!rest) r.checks.push_back("the whole suite on the cured variant: nothing else fails");
     return rest;
   }
 
-  // ---- the end --------------------------------------------------------------------------------------------------------
+  // ---- the end
+  // --------------------------------------------------------------------------------------------------------
 
   void check_coverage() {
     for (const std::string& cell : plan_.cells) {

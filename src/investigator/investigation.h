@@ -42,7 +42,7 @@ struct Culprit {
 };
 
 struct Verdict {
-  std::string verdict;      // clean | confirmed | suspected | unexplained | joint | inconclusive
+  std::string verdict;  // clean | confirmed | suspected | unexplained | joint | inconclusive
   std::vector<Culprit> culprits;
   std::string klass = "none";  // none | base | or | and | other
   std::optional<double> posterior;
@@ -51,7 +51,7 @@ struct Verdict {
   int search_launches = 0;
   int confirm_launches = 0;
   int trials = 0;
-  std::optional<double> trial_failure_rate_95;   // of the deployment as deployed
+  std::optional<double> trial_failure_rate_95;  // of the deployment as deployed
   std::optional<double> launch_failure_rate_95;
   std::vector<std::string> not_covered;
 
@@ -61,8 +61,8 @@ struct Verdict {
 /// One row of the single-variable table.
 struct SwitchRow {
   std::size_t index = 0;
-  Counts cure;  // the failing variant with this switch at the passing variant's side
-  Counts harm;  // the passing variant with this switch at the failing variant's side
+  Counts cure;                // the failing variant with this switch at the passing variant's side
+  Counts harm;                // the passing variant with this switch at the failing variant's side
   std::optional<bool> cures;  // empty: not tested, `note` says why
   std::optional<bool> harms;
   std::string note;
@@ -74,7 +74,7 @@ struct Contrast {
   Variant should_fail;
   Variant should_pass;
   int pairs = 0;
-  int failed = 0;        // launches of should_fail that did
+  int failed = 0;          // launches of should_fail that did
   int wrongly_failed = 0;  // launches of should_pass that failed
   double e_value = 1;
 };
@@ -85,7 +85,7 @@ struct Round {
   Variant bad;
   Variant good;
   int trials_per_launch = 0;
-  int threshold = 0;  // a launch fails with at least so many failing trials
+  int threshold = 0;     // a launch fails with at least so many failing trials
   bool replays = false;  // the trials are known failing prompts (only where A/A launches are equal to the bit)
   std::vector<SwitchRow> rows;
   Hypothesis hypothesis;
@@ -97,7 +97,7 @@ struct Round {
 
 /// How equal repeated launches of one variant were.
 struct Floor {
-  int launches = 0;         // that share prompts with an earlier launch of their variant, and those
+  int launches = 0;  // that share prompts with an earlier launch of their variant, and those
   int compared_replies = 0;
   int different_replies = 0;
   bool identical() const { return compared_replies > 0 && different_replies == 0; }

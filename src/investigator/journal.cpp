@@ -1,8 +1,7 @@
 #include "investigator/journal.h"
 
-#include <sqlite3.h>
-
 #include <nlohmann/json.hpp>
+#include <sqlite3.h>
 
 #include "base/check.h"
 
@@ -70,10 +69,17 @@ class Statement {
 };
 
 Json to_json(const StepRecord& s) {
-  Json j{{"step", s.step},     {"prompt_hash", s.prompt_hash}, {"expected", s.expected},
-         {"text", s.text},     {"finish_reason", s.finish_reason}, {"grade", grade_name(s.grade)},
-         {"detail", s.detail}, {"graded", s.graded},           {"wants_hit", s.wants_hit},
-         {"expected_tokens", s.expected_tokens}, {"seconds", s.seconds}};
+  Json j{{"step", s.step},
+         {"prompt_hash", s.prompt_hash},
+         {"expected", s.expected},
+         {"text", s.text},
+         {"finish_reason", s.finish_reason},
+         {"grade", grade_name(s.grade)},
+         {"detail", s.detail},
+         {"graded", s.graded},
+         {"wants_hit", s.wants_hit},
+         {"expected_tokens", s.expected_tokens},
+         {"seconds", s.seconds}};
   j["prompt_tokens"] = s.prompt_tokens ? Json(*s.prompt_tokens) : Json();
   j["cached_tokens"] = s.cached_tokens ? Json(*s.cached_tokens) : Json();
   return j;
@@ -152,9 +158,8 @@ Result<Journal> Journal::create(const std::filesystem::path& file, const CaseIde
     insert.bind(std::to_string(identity.seed)).bind(identity.deployment_hash).bind(Json(identity.cells).dump());
     insert.step();
     if (!insert.ok()) return impl.failure("the journal cannot be written");
-    const std::string marks =
-        "PRAGMA application_id = " + std::to_string(kApplicationId) + "; PRAGMA user_version = " + std::to_string(kVersion) +
-        "; COMMIT;";
+    const std::string marks = "PRAGMA application_id = " + std::to_string(kApplicationId) +
+                              "; PRAGMA user_version = " + std::to_string(kVersion) + "; COMMIT;";
     if (auto done = impl.run(marks.c_str()); !done) return tl::unexpected(done.error());
   }
   std::filesystem::rename(draft, file, ignored);
@@ -174,11 +179,10 @@ Result<Journal> Journal::open(const std::filesystem::path& file) {
     Statement s(impl->db, sql);
     return s.step() ? s.integer(0) : -1;
   };
-  if (pragma("PRAGMA application_id") != kApplicationId)
-    return error("{}: this is no journal of plumb", file.string());
+  if (pragma("PRAGMA application_id") != kApplicationId) return error("{}: this is no journal of plumb", file.string());
   if (const auto version = pragma("PRAGMA user_version"); version != kVersion)
-    return error("{}: this journal has version {}, this plumb reads version {}; use the plumb that wrote it", file.string(),
-                 version, kVersion);
+    return error("{}: this journal has version {}, this plumb reads version {}; use the plumb that wrote it",
+                 file.string(), version, kVersion);
   Statement check(impl->db, "PRAGMA quick_check(1)");
   if (!check.step() || check.text(0) != "ok")
     return error("{}: the journal is damaged: {}", file.string(), check.ok() ? check.text(0) : check.message());
@@ -220,7 +224,8 @@ Result<History> Journal::read() const {
       history.elapsed_s = std::max(history.elapsed_s, t.at_s);
       const auto launch = std::find_if(history.launches.begin(), history.launches.end(),
                                        [&](const LaunchRecord& l) { return l.id == trials.integer(0); });
-      if (launch == history.launches.end()) return error("{}: the journal is damaged: a trial without launch", impl_->file);
+      if (launch == history.launches.end())
+        return error("{}: the journal is damaged: a trial without launch", impl_->file);
       launch->trials.push_back(std::move(t));
     }
     if (!launches.ok() || !trials.ok()) return impl_->failure("the journal is damaged");
@@ -231,10 +236,11 @@ Result<History> Journal::read() const {
 }
 
 Result<void> Journal::put_launch(const LaunchRecord& l, double at_s) {
-  Statement s(impl_->db,
-              "INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET status = "
-              "excluded.status, message = excluded.message, starts = excluded.starts, ready_s = excluded.ready_s, at_s = "
-              "excluded.at_s");
+  Statement s(
+      impl_->db,
+      "INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET status = "
+      "excluded.status, message = excluded.message, starts = excluded.starts, ready_s = excluded.ready_s, at_s = "
+      "excluded.at_s");
   s.bind(l.id).bind(l.label).bind(bits_of(l.variant)).bind(status_name(l.status)).bind(l.message);
   s.bind(static_cast<std::int64_t>(l.starts)).bind(l.ready_s).bind(at_s).step();
   if (!s.ok()) return impl_->failure("the journal cannot be written");

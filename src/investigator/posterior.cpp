@@ -21,11 +21,15 @@ constexpr Rates kFree{0.5, 0.5};
 bool predicts_failure(const Hypothesis& h, const Variant& variant, const Variant& bad) {
   const auto at_bad_side = [&](std::size_t s) { return variant[s] == bad[s]; };
   switch (h.kind) {
-    case Hypothesis::Class::base: return true;
-    case Hypothesis::Class::any_of: return std::any_of(h.members.begin(), h.members.end(), at_bad_side);
-    case Hypothesis::Class::all_of: return std::all_of(h.members.begin(), h.members.end(), at_bad_side);
+    case Hypothesis::Class::base:
+      return true;
+    case Hypothesis::Class::any_of:
+      return std::any_of(h.members.begin(), h.members.end(), at_bad_side);
+    case Hypothesis::Class::all_of:
+      return std::all_of(h.members.begin(), h.members.end(), at_bad_side);
     case Hypothesis::Class::none:
-    case Hypothesis::Class::other: break;
+    case Hypothesis::Class::other:
+      break;
   }
   return false;
 }
@@ -56,7 +60,8 @@ std::vector<std::pair<Hypothesis, double>> hypotheses(const std::vector<std::siz
     by_size[1].push_back({suspects[i]});
     for (std::size_t j = i + 1; j < suspects.size(); ++j) {
       by_size[2].push_back({suspects[i], suspects[j]});
-      for (std::size_t k = j + 1; k < suspects.size(); ++k) by_size[3].push_back({suspects[i], suspects[j], suspects[k]});
+      for (std::size_t k = j + 1; k < suspects.size(); ++k)
+        by_size[3].push_back({suspects[i], suspects[j], suspects[k]});
     }
   }
   constexpr double kShare[4] = {0, 0.5, 0.2, 0.1};

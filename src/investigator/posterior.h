@@ -28,9 +28,9 @@ struct Posterior {
 };
 
 /// Probability of `hypothesis` given the outcomes, among: none, base, every any_of and all_of set of up to three of
-/// `suspects` at their sides in `bad`, and other. Failure rates of launches when bad ~ Beta(4, 1/2), when good ~ Beta(1/2, 8),
-/// both integrated out; other: Beta(1/2, 1/2) for each variant. Prior: singles 0.5, sets of two 0.2, of three 0.1 (each class
-/// shared evenly), none 0.1, base 0.05, other 0.05.
+/// `suspects` at their sides in `bad`, and other. Failure rates of launches when bad ~ Beta(4, 1/2), when good ~
+/// Beta(1/2, 8), both integrated out; other: Beta(1/2, 1/2) for each variant. Prior: singles 0.5, sets of two 0.2, of
+/// three 0.1 (each class shared evenly), none 0.1, base 0.05, other 0.05.
 Posterior posterior(const std::vector<LaunchOutcome>& outcomes, const Variant& bad,
                     const std::vector<std::size_t>& suspects, const Hypothesis& hypothesis);
 

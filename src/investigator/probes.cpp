@@ -39,8 +39,8 @@ Ask ask_of(const Conversation& c, Wording wording, std::string step) {
   return ask;
 }
 
-// A request that ends inside the statement of `fact`, `keep` characters into its value: it leaves its state behind for the
-// real one that continues it.
+// A request that ends inside the statement of `fact`, `keep` characters into its value: it leaves its state behind for
+// the real one that continues it.
 Ask primer_of(const Conversation& c, int fact, std::size_t keep, Wording wording) {
   Ask ask;
   ask.step = "prime";
@@ -199,7 +199,8 @@ Item make_repetition(const ItemId& id, int, Wording wording, const Shape&) {
 constexpr std::array kProbes{
     Probe{"short", "Is a fact readable that was stated a moment ago?", {}, false, &make_short},
     Probe{"needle", "Is one fact still readable at this context length?", kNeedleLengths, false, &make_needle},
-    Probe{"boundary", "Is a fact readable whose value lies across a prefill chunk boundary?", {}, false, &make_boundary},
+    Probe{
+        "boundary", "Is a fact readable whose value lies across a prefill chunk boundary?", {}, false, &make_boundary},
     Probe{"turns", "Are facts of earlier turns, tool results included, still known later?", {}, false, &make_turns},
     Probe{"hit", "Is a prompt answered alike from the prefix cache and without it?", {}, false, &make_hit},
     Probe{"repetition", "Does greedy text compress no better than the reference's? (weak)", {}, true, &make_repetition},

@@ -16,13 +16,13 @@ struct Ask {
   std::string step;  // "" when the trial has one question; "cold", "full", "partial", "extend", "q1"...
   std::string prompt;
   std::vector<Message> messages;
-  std::string expected;      // the exact answer; empty: not graded (a primer, or the repetition check)
-  int asked = -1;            // index into facts
-  std::vector<Fact> facts;   // everything planted in this conversation, to class wrong answers
-  int max_tokens = 0;        // 0: the deployment's answer_tokens
+  std::string expected;     // the exact answer; empty: not graded (a primer, or the repetition check)
+  int asked = -1;           // index into facts
+  std::vector<Fact> facts;  // everything planted in this conversation, to class wrong answers
+  int max_tokens = 0;       // 0: the deployment's answer_tokens
   bool ignore_eos = false;
-  bool wants_hit = false;    // a prefix-cache hit must show in cached_tokens, else the step is not covered
-  int prompt_tokens = 0;     // by the phantom's rule
+  bool wants_hit = false;  // a prefix-cache hit must show in cached_tokens, else the step is not covered
+  int prompt_tokens = 0;   // by the phantom's rule
 };
 
 /// A trial is named by its cell (a probe at one length) and a seed; its requests follow from these alone.
@@ -56,8 +56,8 @@ struct Probe {
 
 /// All probes of this version, in the order they run in.
 std::span<const Probe> probes();
-/// The cells of a suite ("all" or a probe's name), for example "needle@512"; `lengths` replaces the probe's own when not
-/// empty. Errors: unknown suite.
+/// The cells of a suite ("all" or a probe's name), for example "needle@512"; `lengths` replaces the probe's own when
+/// not empty. Errors: unknown suite.
 Result<std::vector<std::string>> cells_of(std::string_view suite, const std::vector<int>& lengths);
 /// The probe of a cell. Errors: no such probe, a length that is no number or too short.
 Result<const Probe*> probe_of(std::string_view cell);

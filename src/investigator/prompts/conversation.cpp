@@ -12,15 +12,15 @@ namespace plumb::investigator {
 namespace {
 
 constexpr std::array<std::string_view, 16> kMarkers{
-    "<bos>",  "<eos>",    "<pad>",     "<user>",  "<assistant>", "<system>", "<tool>", "<call>",
+    "<bos>",   "<eos>",    "<pad>",     "<user>",  "<assistant>", "<system>", "<tool>", "<call>",
     "</call>", "<result>", "</result>", "<think>", "</think>",    "<r13>",    "<r14>",  "<r15>"};
 
 // L a letter, D a digit. The phantom's "DDDD" is left out: one in 10,000 is too easily guessed for a probe.
 constexpr std::array<std::string_view, 5> kValueFormats{"LD-DD-LL", "LLDD", "LD-LL-DD", "LLL-DD", "DL-LD"};
 
-constexpr double kSameThing = 0.12;     // another attribute of a thing that is already known
-constexpr double kNearRelative = 0.3;   // shares its adjective or its noun with a known thing
-constexpr int kFactAttempts = 1000;     // for a key that is still free; the key space is 8 * 110 * 190
+constexpr double kSameThing = 0.12;    // another attribute of a thing that is already known
+constexpr double kNearRelative = 0.3;  // shares its adjective or its noun with a known thing
+constexpr int kFactAttempts = 1000;    // for a key that is still free; the key space is 8 * 110 * 190
 constexpr int kLongestExactSentence = 9;
 
 std::string join(const std::vector<std::string>& parts) {
@@ -35,7 +35,8 @@ std::string key_of(const Fact& f) { return fmt::format("the {} of the {} {}", f.
 std::string as_sentence(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   std::string out(text);
-  if (!out.empty() && out.front() >= 'a' && out.front() <= 'z') out.front() = static_cast<char>(out.front() - 'a' + 'A');
+  if (!out.empty() && out.front() >= 'a' && out.front() <= 'z')
+    out.front() = static_cast<char>(out.front() - 'a' + 'A');
   return out;
 }
 
@@ -75,9 +76,10 @@ std::string phantom_turn(const Turn& turn, const std::vector<Fact>& facts, bool 
     case Form::has:
       return fmt::format("<user> the {} {} has {} {}.<assistant> ok.<eos>", f.adjective, f.noun, f.attribute, f.value);
     case Form::lookup:
-      return fmt::format("<assistant><call> lookup {} of the {} {}</call><eos><tool><result> {} is {}</result>"
-                         "<assistant> done.<eos>",
-                         f.attribute, f.adjective, f.noun, key, f.value);
+      return fmt::format(
+          "<assistant><call> lookup {} of the {} {}</call><eos><tool><result> {} is {}</result>"
+          "<assistant> done.<eos>",
+          f.attribute, f.adjective, f.noun, key, f.value);
     case Form::aside:
       return fmt::format("<user>{} {} is {}.{}<assistant> ok.<eos>", join(turn.before), key, f.value, join(turn.after));
     case Form::what_is:
@@ -88,7 +90,8 @@ std::string phantom_turn(const Turn& turn, const std::vector<Fact>& facts, bool 
     case Form::use_tool:
       return fmt::format("<user> use the tool for {}.<assistant><call> check{}", key,
                          open ? "" : " " + f.value + "</call><eos><tool><result> ok</result>");
-    case Form::filler: break;
+    case Form::filler:
+      break;
   }
   CHECK(false);
   return {};
@@ -117,10 +120,20 @@ std::vector<Message> plain_messages(const Conversation& conversation) {
     std::string said;
     std::string reply = "OK.";
     switch (turn.form) {
-      case Form::remember: said = "Please remember this. " + statement; reply = "Noted."; break;
-      case Form::has: said = fmt::format("The {} {} has the {} {}.", f.adjective, f.noun, f.attribute, value); break;
-      case Form::lookup: said = "The lookup tool returned: " + statement; reply = "Noted."; break;
-      case Form::aside: said = as_prose(turn.before) + " " + statement + " " + as_prose(turn.after); break;
+      case Form::remember:
+        said = "Please remember this. " + statement;
+        reply = "Noted.";
+        break;
+      case Form::has:
+        said = fmt::format("The {} {} has the {} {}.", f.adjective, f.noun, f.attribute, value);
+        break;
+      case Form::lookup:
+        said = "The lookup tool returned: " + statement;
+        reply = "Noted.";
+        break;
+      case Form::aside:
+        said = as_prose(turn.before) + " " + statement + " " + as_prose(turn.after);
+        break;
       case Form::what_is:
       case Form::use_tool:
         said = fmt::format("What is the {} of the {} {}? Reply with the {} and nothing else.", f.attribute, f.adjective,
@@ -132,7 +145,8 @@ std::vector<Message> plain_messages(const Conversation& conversation) {
                            f.adjective, f.noun, f.attribute);
         reply = value;
         break;
-      case Form::filler: break;
+      case Form::filler:
+        break;
     }
     messages.push_back({"user", said});
     if (!(is_question(turn.form) && i + 1 == conversation.turns.size())) messages.push_back({"assistant", reply});
@@ -278,8 +292,7 @@ Fact Author::fact(const std::vector<Fact>& facts) {
       if (kind < kSameThing || (kind < kSameThing + kNearRelative && keep_adjective)) f.adjective = known.adjective;
       if (kind < kSameThing || (kind < kSameThing + kNearRelative && !keep_adjective)) f.noun = known.noun;
     }
-    if (std::none_of(facts.begin(), facts.end(),
-                     [&](const Fact& g) { return same_key(f, g) || f.value == g.value; }))
+    if (std::none_of(facts.begin(), facts.end(), [&](const Fact& g) { return same_key(f, g) || f.value == g.value; }))
       return f;
   }
   CHECK(false);

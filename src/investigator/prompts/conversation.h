@@ -66,8 +66,8 @@ std::string phantom_text(const Conversation& conversation);
 /// The same conversation as chat messages.
 std::vector<Message> plain_messages(const Conversation& conversation);
 
-/// Tokens of a text by the phantom's rule: a special marker, " word" of the list, else one per byte. Exact for the shipped
-/// phantom; for any other tokenizer an estimate.
+/// Tokens of a text by the phantom's rule: a special marker, " word" of the list, else one per byte. Exact for the
+/// shipped phantom; for any other tokenizer an estimate.
 int phantom_tokens(std::string_view text);
 
 /// Writes conversations; every choice comes from the generator it is given.
@@ -81,8 +81,8 @@ class Author {
   /// Filler turns of exactly `tokens` phantom tokens; 0 or at least kMinFill.
   std::vector<Turn> filler(int tokens);
   static constexpr int kMinFill = 7;
-  /// A new fact whose (attribute, adjective, noun) differs from all of `facts`; often a near relative of one of them, as
-  /// a distractor. Values have at least 67,600 possibilities, so that a right answer is no luck.
+  /// A new fact whose (attribute, adjective, noun) differs from all of `facts`; often a near relative of one of them,
+  /// as a distractor. Values have at least 67,600 possibilities, so that a right answer is no luck.
   Fact fact(const std::vector<Fact>& facts);
   std::string value();
   /// Same format and same first `keep` characters as `value`; the next character that can change does.

@@ -51,8 +51,7 @@ constexpr std::string_view kFunctionWords =
     "was way we well were what when where which while who why will without word work would yes yesterday yet you "
     "your";
 
-constexpr std::string_view kAttributes =
-    "code password badge ticket serial token pin label";
+constexpr std::string_view kAttributes = "code password badge ticket serial token pin label";
 
 constexpr std::string_view kOtherWords =
     "remember note lookup check run result value answer question message day night morning evening week month "

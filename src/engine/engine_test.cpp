@@ -1,0 +1,266 @@
+#include "engine/engine.h"
+
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "base/isa.h"
+#include "engine/golden.h"
+#include "engine/local_sequence.h"
+#include "engine/random_world.h"
+#include "engine/test_model.h"
+
+namespace plumb {
+namespace {
+
+// Every combination of the switches that the engine reads, and one that covers some layers only.
+std::vector<Settings> all_settings() {
+  std::vector<Settings> all;
+  for (const char* split : {"off", "on"})
+    for (const char* fused : {"off", "on"}) {
+      Settings settings;
+      CHECK(settings.set("attention.split_k", split) && settings.set("indexer.fused", fused));
+      all.push_back(settings);
+    }
+  Settings some;
+  CHECK(some.set("attention.split_k", "on@1") && some.set("indexer.fused", "on@1,3"));
+  all.push_back(some);
+  return all;
+}
+
+// One sequence of a crowd: its ids, how far it is, and what it must give.
+struct Member {
+  std::vector<std::int32_t> ids;
+  std::vector<float> want;  // solo, in one shot
+  std::unique_ptr<LocalSequence> sequence;
+  std::int64_t done = 0;
+};
+
+// Runs the members to their end in passes of random composition; each row of logits must have the bits of the solo run.
+void run_crowd(Engine& engine, const Settings& settings, std::vector<Member>& members, Rng& rng) {
+  const std::int64_t vocab = engine.config().vocab_size;
+  for (int pass = 0; pass < 10000; ++pass) {
+    std::vector<BatchSequence> batch;
+    std::vector<Member*> in_batch;
+    bool all_done = true;
+    for (Member& member : members) {
+      const auto left = static_cast<std::int64_t>(member.ids.size()) - member.done;
+      all_done &= left == 0;
+      if (left == 0 || rng.below(3) == 0) continue;
+      const std::int64_t longest = rng.below(3) == 0 ? 200 : rng.below(2) == 0 ? 7 : 1;
+      const std::int64_t count = std::min(left, rng.between(1, longest));
+      if (rng.below(4) == 0) member.sequence = transplant(engine.layout(), engine.config(), member.sequence->state());
+      batch.push_back(
+          {&member.sequence->reserve(member.done + count),
+           std::span(member.ids).subspan(static_cast<std::size_t>(member.done), static_cast<std::size_t>(count)),
+           rng.below(2) == 0, nullptr});
+      in_batch.push_back(&member);
+    }
+    if (all_done) return;
+    const Batch pass_batch{batch, &settings};
+    const std::int64_t rows = Engine::logits_rows(pass_batch);
+    std::vector<float> logits(static_cast<std::size_t>(rows * vocab));
+    engine.forward(pass_batch, {logits.data(), {rows, vocab}});
+    std::int64_t row = 0;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      Member& member = *in_batch[i];
+      const auto count = static_cast<std::int64_t>(batch[i].tokens.size()), shown = batch[i].all_logits ? count : 1;
+      member.done += count;
+      ASSERT_EQ(batch[i].state->length, member.done);
+      ASSERT_TRUE(same_bits(
+          std::span(logits).subspan(static_cast<std::size_t>(row * vocab), static_cast<std::size_t>(shown * vocab)),
+          std::span(member.want)
+              .subspan(static_cast<std::size_t>((member.done - shown) * vocab),
+                       static_cast<std::size_t>(shown * vocab))))
+          << "pass " << pass << ", positions up to " << member.done;
+      row += shown;
+    }
+  }
+  FAIL() << "the crowd did not finish";
+}
+
+TEST(Engine, ChunksCrowdsTransplantsAndThreadsDoNotChangeABit) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto model = random_model(seed);
+    Rng rng{derive_seed(seed, "crowd")};
+    Engine solo(model, std::make_shared<InlineExecutor>());
+    const auto pool = std::make_shared<ThreadPool>(static_cast<int>(rng.between(1, 3)));
+    Engine engine(model, pool);
+    for (const Settings& settings : all_settings()) {
+      SCOPED_TRACE(settings.key());
+      std::vector<Member> members(static_cast<std::size_t>(rng.between(1, 4)));
+      for (Member& member : members) {
+        member.ids = random_ids(model->config, rng.between(1, 280), rng);
+        member.want = run_prompt(solo, member.ids, 0, settings, nullptr);
+        member.sequence = std::make_unique<LocalSequence>(engine.layout());
+      }
+      run_crowd(engine, settings, members, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Engine, BitsAreTheSameOnEveryInstructionSet) {
+  const Isa before = best_isa();
+  for (std::uint64_t seed = 21; seed <= 23; ++seed) {
+    const auto model = random_model(seed);
+    Rng rng{seed};
+    const std::vector<std::int32_t> ids = random_ids(model->config, 150, rng);
+    for (const Settings& settings : all_settings()) {
+      std::vector<float> want;
+      for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+        if (!has_isa(isa)) continue;
+        force_isa(isa);
+        Engine engine(model, std::make_shared<InlineExecutor>());
+        const std::vector<float> logits = run_prompt(engine, ids, 0, settings, nullptr);
+        if (want.empty()) want = logits;
+        EXPECT_TRUE(same_bits(logits, want)) << static_cast<int>(isa);
+      }
+    }
+  }
+  force_isa(before);
+}
+
+TEST(Engine, FusedIndexerIsBitEqualAndSplitKIsClose) {
+  const auto model = load_test_model("tests/golden/tiny-random-a");
+  Engine engine(model, std::make_shared<InlineExecutor>());
+  Rng rng{31};
+  const std::vector<std::int32_t> ids = random_ids(model->config, 300, rng);
+  Settings fused, split;
+  ASSERT_TRUE(fused.set("indexer.fused", "on"));
+  ASSERT_TRUE(split.set("attention.split_k", "on"));
+  const std::vector<float> off = run_prompt(engine, ids, 0, Settings(), nullptr);
+  EXPECT_TRUE(same_bits(run_prompt(engine, ids, 0, fused, nullptr), off));
+  const std::vector<float> on = run_prompt(engine, ids, 0, split, nullptr);
+  EXPECT_FALSE(same_bits(on, off));
+  EXPECT_LE(difference(on, off).relative, 1e-6);
+}
+
+TEST(Engine, ATailSavedAtAnyLengthContinuesAsIfItHadNeverStopped) {
+  const auto model = load_test_model("tests/golden/tiny-random-a");
+  Engine engine(model, std::make_shared<InlineExecutor>());
+  Rng rng{41};
+  constexpr std::int64_t kLength = 262;  // every residue of 128 twice
+  const std::vector<std::int32_t> ids = random_ids(model->config, kLength + 6, rng);
+  const std::int64_t vocab = model->config.vocab_size;
+  const Settings settings = Settings::defaults();
+  const std::vector<float> cold = run_prompt(engine, ids, 0, settings, nullptr);
+  LocalSequence sequence(engine.layout());
+  std::vector<float> logits(static_cast<std::size_t>(5 * vocab));
+  for (std::int64_t length = 0; length < kLength; ++length) {
+    const auto restored = transplant(engine.layout(), model->config, sequence.state());
+    const BatchSequence next{&restored->reserve(length + 5),
+                             std::span(ids).subspan(static_cast<std::size_t>(length), 5), true, nullptr};
+    engine.forward({std::span(&next, 1), &settings}, {logits.data(), {5, vocab}});
+    ASSERT_TRUE(same_bits(
+        logits, std::span(cold).subspan(static_cast<std::size_t>(length * vocab), static_cast<std::size_t>(5 * vocab))))
+        << "after " << length << " tokens";
+    const BatchSequence one{&sequence.reserve(length + 1), std::span(ids).subspan(static_cast<std::size_t>(length), 1),
+                            false, nullptr};
+    engine.forward({std::span(&one, 1), &settings}, {logits.data(), {1, vocab}});
+  }
+}
+
+TEST(Engine, WindowPagesThatLeftTheWindowAreNotRead) {
+  const auto model = load_test_model("tests/golden/tiny-random-a");
+  Engine engine(model, std::make_shared<InlineExecutor>());
+  Rng rng{42};
+  const std::vector<std::int32_t> ids = random_ids(model->config, 400, rng);
+  const Settings settings = Settings::defaults();
+  const std::int64_t vocab = model->config.vocab_size;
+  const std::vector<float> cold = run_prompt(engine, ids, 0, settings, nullptr);
+  LocalSequence sequence(engine.layout());
+  std::vector<float> logits(static_cast<std::size_t>(vocab));
+  for (std::int64_t p = 0; p < 400; ++p) {
+    SequenceState& state = sequence.reserve(p + 1);
+    for (std::int64_t page = 0; (page + 1) * kPageTokens <= p - (model->config.window - 1); ++page)
+      state.window_pages[static_cast<std::size_t>(page)] = nullptr;
+    const BatchSequence in{&state, std::span(ids).subspan(static_cast<std::size_t>(p), 1), false, nullptr};
+    engine.forward({std::span(&in, 1), &settings}, {logits.data(), {1, vocab}});
+    ASSERT_TRUE(same_bits(
+        logits, std::span(cold).subspan(static_cast<std::size_t>(p * vocab), static_cast<std::size_t>(vocab))));
+  }
+}
+
+// Names and shapes of all ports, values untouched or overwritten for one name.
+class Watcher final : public Observer {
+ public:
+  explicit Watcher(std::string overwrite = "") : overwrite_(std::move(overwrite)) {}
+  void visit(const Port& port) override {
+    seen.emplace(port.name);
+    EXPECT_NE(port.f32 == nullptr, port.i32 == nullptr);
+    if (port.name != overwrite_ || port.f32 == nullptr) return;
+    std::int64_t count = 1;
+    for (const std::int64_t extent : port.extents) count *= extent;
+    for (std::int64_t i = 0; i < count; ++i) port.f32[i] = port.f32[i] * -0.5f + 0.1f;
+  }
+  std::set<std::string> seen;
+
+ private:
+  std::string overwrite_;
+};
+
+TEST(Observer, WatchingChangesNoBitAndNoSide) {
+  for (std::uint64_t seed = 51; seed <= 54; ++seed) {
+    const auto model = random_model(seed);
+    Engine engine(model, std::make_shared<ThreadPool>(2));
+    Rng rng{seed};
+    const std::vector<std::int32_t> ids = random_ids(model->config, 140, rng);
+    for (const Settings& settings : all_settings()) {
+      constexpr std::size_t kFused = switch_index("indexer.fused");
+      const SideCounts before = side_counts(kFused);
+      const std::vector<float> alone = run_prompt(engine, ids, 50, settings, nullptr);
+      const SideCounts between = side_counts(kFused);
+      Watcher watcher;
+      EXPECT_TRUE(same_bits(run_prompt(engine, ids, 50, settings, &watcher), alone));
+      EXPECT_EQ(side_counts(kFused).on - between.on, between.on - before.on);
+      EXPECT_EQ(side_counts(kFused).off - between.off, between.off - before.off);
+      for (int layer = 0; layer < static_cast<int>(model->config.layers.size()); ++layer) {
+        const bool sparse =
+            model->config.layers[static_cast<std::size_t>(layer)].attention == AttentionKind::compressed_sparse;
+        const std::string scores = "layers." + std::to_string(layer) + ".indexer.scores";
+        EXPECT_EQ(watcher.seen.contains(scores), sparse && !settings.on(kFused, layer));
+      }
+    }
+  }
+}
+
+TEST(Observer, WhatItWritesIsWhatFollowsUse) {
+  const auto model = load_test_model("tests/golden/tiny-random-a");
+  Engine engine(model, std::make_shared<InlineExecutor>());
+  Rng rng{61};
+  const std::vector<std::int32_t> ids = random_ids(model->config, 140, rng);
+  Watcher names;
+  const std::vector<float> untouched = run_prompt(engine, ids, 0, Settings(), &names);
+  ASSERT_GT(names.seen.size(), 100u);
+  for (const std::string& name : names.seen) {
+    if (name.ends_with("topk") || name.ends_with("indices")) continue;
+    Watcher patch(name);
+    EXPECT_FALSE(same_bits(run_prompt(engine, ids, 0, Settings(), &patch), untouched)) << name;
+  }
+}
+
+TEST(Observer, SeesItsOwnSequenceOnlyWithPositionsOfThatSequence) {
+  const auto model = random_model(71);
+  Engine engine(model, std::make_shared<ThreadPool>(2));
+  Rng rng{71};
+  const std::vector<std::int32_t> a = random_ids(model->config, 33, rng), b = random_ids(model->config, 57, rng);
+  TraceCollector solo, crowd;
+  run_prompt(engine, b, 0, Settings(), &solo);
+  LocalSequence first(engine.layout()), second(engine.layout());
+  const Settings settings;
+  const BatchSequence batch[] = {{&first.reserve(33), a, true, nullptr}, {&second.reserve(57), b, true, &crowd}};
+  std::vector<float> logits(static_cast<std::size_t>(90 * model->config.vocab_size));
+  engine.forward({batch, &settings}, {logits.data(), {90, model->config.vocab_size}});
+  ASSERT_EQ(crowd.names(), solo.names());
+  for (const std::string& name : solo.names()) {
+    EXPECT_EQ(crowd.tensor(name).shape, solo.tensor(name).shape) << name;
+    EXPECT_TRUE(same_bits(crowd.tensor(name).f32, solo.tensor(name).f32)) << name;
+    EXPECT_EQ(crowd.tensor(name).i32, solo.tensor(name).i32) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plumb
