@@ -345,6 +345,66 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
   return c;
 }
 
+Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& limits, const ProgressSink& progress) {
+  auto before = read_case(case_dir, limits);
+  if (!before) return before;
+  InvestigateOptions options;
+  options.case_dir = case_dir;
+  options.deployment_toml = before->deployment_toml;
+  options.resume = true;
+  options.limits = limits;
+  options.progress = progress;
+  auto outcome = investigate(before->plan.deployment, options);
+  if (!outcome) return tl::unexpected(outcome.error());
+  before->outcome = std::move(*outcome);
+  before->ended = true;
+  return before;
+}
+
+Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits) {
+  auto plan = plan_of(deployment, 1, limits);
+  if (!plan) return tl::unexpected(plan.error());
+  const Variant deployed = as_deployed(deployment);
+  const Variant reference = reference_variant(deployment);
+  std::string out = fmt::format("as deployed: {}\nreference:   {}\n", describe(deployment, deployed),
+                                describe(deployment, reference));
+  out += fmt::format(
+      "budget: {} launches, {} minutes, {}\n", limits.max_restarts, limits.max_minutes,
+      limits.max_tokens == 0 ? std::string("any number of tokens") : fmt::format("{} tokens", limits.max_tokens));
+  out += "probes and prompt tokens of one trial:\n";
+  for (const std::string& cell : plan->cells) {
+    int tokens = 0;
+    for (const Ask& ask : make_item({cell, 1}, Wording::phantom, shape_of(deployment)).asks)
+      tokens += ask.prompt_tokens;
+    out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens, probe_of(cell).value()->asks);
+  }
+  std::size_t turned = 0;
+  for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
+  out += fmt::format(
+      "launches: 4 to 6 to measure as deployed and reference, and if something fails {} to turn each of {} switches in "
+      "both "
+      "directions, then about 6 fresh ones to confirm (more when launches differ from each other)\n",
+      2 * turned + 2, turned);
+  return out;
+}
+
+std::string summary(const Outcome& outcome) {
+  const Findings& f = outcome.findings;
+  const Verdict& v = f.verdict;
+  std::string out = fmt::format("verdict: {} (class {})\n", v.verdict, v.klass);
+  for (const Culprit& c : v.culprits) out += fmt::format("culprit: {}, {} side, {}\n", c.switch_name, c.side, c.word);
+  for (const Round& r : f.rounds)
+    for (const Contrast& c : r.contrasts)
+      out += fmt::format("evidence: {}: {}/{} against {}/{} launches failing, e-value {:.3g}\n", c.name, c.failed,
+                         c.pairs, c.wrongly_failed, c.pairs, c.e_value);
+  for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
+  for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
+  out +=
+      fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
+                  v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
+  return out;
+}
+
 Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits) {
   auto c = read_case(case_dir, limits);
   if (!c) return c;

@@ -43,6 +43,9 @@ TrialRecord run_trial(World& world, const ItemId& item, Wording wording, const S
 /// What the deployment file says about window, chunk, page and maximum length.
 Shape shape_of(const Deployment& deployment);
 
+/// The verdict in a few lines, for a terminal.
+std::string summary(const Outcome& outcome);
+
 /// Reads a case again: what its journal holds and what follows from it. Launches nothing.
 struct Case {
   Plan plan;
@@ -51,6 +54,12 @@ struct Case {
   bool ended = false;
 };
 Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limits);
+
+/// Goes on with a case that was interrupted or stopped by a budget, from its own copy of the deployment file.
+Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& limits, const ProgressSink& progress);
+
+/// What an investigation would do and about what that costs; launches nothing.
+Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits);
 
 /// Writes report.md, report.json, reproduce.sh and its prompt from a case's journal alone.
 Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits);
