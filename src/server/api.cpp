@@ -13,13 +13,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kShownBytes = 80;  // of a client's text in a message
+constexpr double kLargestTemperature = 100.0;
+constexpr std::int64_t kLargestMaxTokens = std::int64_t{1} << 40;  // the context decides; this only bounds sums
+constexpr std::string_view kPromptForms =
+    "a string, an array of strings, an array of token ids or an array of such arrays";
+
 tl::unexpected<ApiError> refuse(std::string param, std::string message, std::string code = "invalid_value") {
   return tl::unexpected(ApiError{.message = std::move(message), .param = std::move(param), .code = std::move(code)});
 }
 
 // Names that come from the client are shown cut, so that an error stays readable.
 std::string shorten(std::string_view text) {
-  constexpr std::size_t kShownBytes = 80;
   if (text.size() <= kShownBytes) return std::string(text);
   return std::string(text.substr(0, kShownBytes)) + "...";
 }
@@ -248,7 +253,6 @@ void read_stop(Fields& fields, const ApiLimits& limits, GenerationOptions& optio
 }
 
 void read_sampling(Fields& fields, GenerationOptions& options) {
-  constexpr double kLargestTemperature = 100.0;
   Sampling& sampling = options.sampling;
   if (const auto x = fields.number("temperature", 0.0, kLargestTemperature)) sampling.temperature = *x;
   if (const auto x = fields.number("top_p", 0.0, 1.0)) {
@@ -306,7 +310,6 @@ std::int64_t largest_k(const ApiLimits& limits) {
 }
 
 void read_common(Fields& fields, const ApiLimits& limits, GenerationOptions& options) {
-  constexpr std::int64_t kLargestMaxTokens = std::int64_t{1} << 40;  // the context decides; this only bounds sums
   options.model = fields.string("model").value_or("");
   options.max_tokens = fields.integer("max_tokens", 0, kLargestMaxTokens);
   options.ignore_eos = fields.boolean("ignore_eos").value_or(false);
@@ -330,14 +333,13 @@ void finish_common(const Fields& fields, GenerationOptions& options) {
 
 // string | [string] | [id] | [[id]]
 void read_prompts(Fields& fields, const ApiLimits& limits, std::vector<Prompt>& prompts) {
-  constexpr std::string_view kForms = "a string, an array of strings, an array of token ids or an array of such arrays";
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return fields.fail("prompt", "prompt is missing", "missing_required_parameter");
   if (prompt->is_string()) {
     prompts.emplace_back(prompt->get<std::string>());
     return;
   }
-  if (!prompt->is_array()) return fields.wrong_type("prompt", kForms);
+  if (!prompt->is_array()) return fields.wrong_type("prompt", kPromptForms);
   if (prompt->empty()) return fields.fail("prompt", "prompt is empty");
   if (prompt->front().is_number()) {
     read_ids(fields, "prompt", *prompt, limits, std::get<1>(prompts.emplace_back(std::vector<std::int32_t>())));
@@ -352,8 +354,8 @@ void read_prompts(Fields& fields, const ApiLimits& limits, std::vector<Prompt>& 
     else if (entry.is_array())
       read_ids(fields, "prompt", entry, limits, std::get<1>(prompts.emplace_back(std::vector<std::int32_t>())));
     else
-      return fields.wrong_type("prompt", kForms);
-    if (prompts.front().index() != prompts.back().index()) return fields.wrong_type("prompt", kForms);
+      return fields.wrong_type("prompt", kPromptForms);
+    if (prompts.front().index() != prompts.back().index()) return fields.wrong_type("prompt", kPromptForms);
   }
 }
 
@@ -460,7 +462,7 @@ ApiResult<ChatRequest> parse_chat_request(std::string_view body, const ApiLimits
   read_common(fields, limits, options);
   refuse_unsupported(fields, kUnsupportedInChat);
   read_messages(fields, limits, request.messages);
-  const auto completion_tokens = fields.integer("max_completion_tokens", 1, std::int64_t{1} << 40);
+  const auto completion_tokens = fields.integer("max_completion_tokens", 1, kLargestMaxTokens);
   if (completion_tokens) options.max_tokens = completion_tokens;
   if (options.max_tokens == 0) fields.fail("max_tokens", "max_tokens must be at least 1");
   const bool logprobs = fields.boolean("logprobs").value_or(false);

@@ -73,6 +73,9 @@ std::string method_label(const http::request<http::string_body>& request) {
   return request.method() == http::verb::unknown ? "other" : std::string(request.method_string());
 }
 
+// Asio returns the error it has stored; where a failure changes nothing, it ends here.
+void drop(const ErrorCode& /*ec*/) {}
+
 using Socket = net::basic_stream_socket<Tcp, net::strand<net::io_context::executor_type>>;
 
 }  // namespace
@@ -217,7 +220,7 @@ class RequestExchange final : public Exchange {
 void Connection::run() {
   net::post(socket_.get_executor(), [self = shared_from_this()] {
     ErrorCode ignored;
-    self->socket_.set_option(Tcp::no_delay(true), ignored);
+    drop(self->socket_.set_option(Tcp::no_delay(true), ignored));
     self->begin_request();
     self->read();
   });
@@ -422,7 +425,7 @@ void Connection::answer_written() {
   // Closing with unread bytes would reset the connection, and the client might never see the answer.
   state_ = State::lingering;
   ErrorCode ignored;
-  socket_.shutdown(Tcp::socket::shutdown_send, ignored);
+  drop(socket_.shutdown(Tcp::socket::shutdown_send, ignored));
   buffer_.consume(buffer_.size());
   arm(kLinger);
   if (std::exchange(read_paused_, false)) read();
@@ -465,7 +468,7 @@ void Connection::close() {
   ErrorCode ignored;
   disarm();
   tick_.cancel();
-  socket_.close(ignored);
+  drop(socket_.close(ignored));
 }
 
 Result<void> HttpServer::Impl::listen() {
@@ -473,15 +476,18 @@ Result<void> HttpServer::Impl::listen() {
   const auto address = net::ip::make_address(http.host == "localhost" ? "127.0.0.1" : http.host, ec);
   if (ec) return error("--host {}: not an IP address; write for example 127.0.0.1", http.host);
   const Tcp::endpoint endpoint(address, http.port);
-  acceptor.open(endpoint.protocol(), ec);
-  if (!ec) acceptor.set_option(Tcp::acceptor::reuse_address(true), ec);
-  if (!ec) acceptor.bind(endpoint, ec);
-  if (!ec) acceptor.listen(net::socket_base::max_listen_connections, ec);
-  if (ec == net::error::address_in_use)
-    return error("port {} of {} is in use by another process; stop it or choose another with --port", http.port,
-                 http.host);
-  if (ec) return error("cannot listen on {} port {}: {}", http.host, http.port, ec.message());
-  port = acceptor.local_endpoint(ec).port();
+  try {
+    acceptor.open(endpoint.protocol());
+    acceptor.set_option(Tcp::acceptor::reuse_address(true));
+    acceptor.bind(endpoint);
+    acceptor.listen(net::socket_base::max_listen_connections);
+    port = acceptor.local_endpoint().port();
+  } catch (const boost::system::system_error& e) {
+    if (e.code() == net::error::address_in_use)
+      return error("port {} of {} is in use by another process; stop it or choose another with --port", http.port,
+                   http.host);
+    return error("cannot listen on {} port {}: {}", http.host, http.port, e.code().message());
+  }
   return {};
 }
 
@@ -553,7 +559,7 @@ void HttpServer::stop(Milliseconds grace) {
   impl.service.start_draining();
   net::post(impl.acceptor.get_executor(), [&impl] {
     ErrorCode ignored;
-    impl.acceptor.close(ignored);
+    drop(impl.acceptor.close(ignored));
     impl.accept_pause.cancel();
   });
   impl.for_each_connection(&Connection::drain);

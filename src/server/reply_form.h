@@ -10,10 +10,10 @@ namespace plumb::server {
 
 /// What every object of one answer says about itself.
 struct ReplyHead {
-  bool chat;       // else completions
-  std::string id;  // "chatcmpl-…", "cmpl-…"
+  bool chat = false;  // else completions
+  std::string id;     // "chatcmpl-…", "cmpl-…"
   std::string model;
-  std::int64_t created;  // seconds since 1970
+  std::int64_t created = 0;  // seconds since 1970
 };
 
 /// One choice: complete, or what a chunk adds to it.

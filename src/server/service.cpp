@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <span>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -20,6 +19,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 using ExchangePtr = std::shared_ptr<Exchange>;
 
+constexpr std::size_t kMaxNames = 20;  // listed in x-plumb-ignored
+constexpr std::size_t kMaxNameBytes = 64;
+
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 ApiError not_found(std::string message, std::string param, std::string code) {
@@ -32,8 +34,6 @@ ApiError not_found(std::string message, std::string param, std::string code) {
 
 // Names of fields come from the client: in a header only harmless characters may appear.
 std::string header_names(const std::vector<std::string>& names) {
-  constexpr std::size_t kMaxNames = 20;
-  constexpr std::size_t kMaxNameBytes = 64;
   std::string out;
   for (std::size_t i = 0; i < std::min(names.size(), kMaxNames); ++i) {
     if (!out.empty()) out += ", ";
@@ -128,29 +128,25 @@ struct Route {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 // Everything that is served.
-std::span<const Route> routes() {
-  using I = Service::Impl;
-  static constexpr std::array kRoutes{
-      Route{"/v1/completions", "POST", &I::completions},
-      Route{"/v1/chat/completions", "POST", &I::chat_completions},
-      Route{"/v1/models", "GET", &I::models},
-      Route{"/tokenize", "POST", &I::tokenize},
-      Route{"/v1/tokenize", "POST", &I::tokenize},
-      Route{"/detokenize", "POST", &I::detokenize},
-      Route{"/v1/detokenize", "POST", &I::detokenize},
-      Route{"/health", "GET", &I::health},
-      Route{"/health_generate", "GET", &I::health_generate},
-      Route{"/v1/switches", "GET", &I::switches},
-      Route{"/metrics", "GET", &I::metrics_text},
-      Route{"/get_server_info", "GET", &I::server_info},
-      Route{"/server_info", "GET", &I::server_info},
-      Route{kModelPrefix, "GET", &I::one_model},  // and all that begins with it
-  };
-  return kRoutes;
-}
+constexpr std::array kRoutes{
+    Route{"/v1/completions", "POST", &Service::Impl::completions},
+    Route{"/v1/chat/completions", "POST", &Service::Impl::chat_completions},
+    Route{"/v1/models", "GET", &Service::Impl::models},
+    Route{"/tokenize", "POST", &Service::Impl::tokenize},
+    Route{"/v1/tokenize", "POST", &Service::Impl::tokenize},
+    Route{"/detokenize", "POST", &Service::Impl::detokenize},
+    Route{"/v1/detokenize", "POST", &Service::Impl::detokenize},
+    Route{"/health", "GET", &Service::Impl::health},
+    Route{"/health_generate", "GET", &Service::Impl::health_generate},
+    Route{"/v1/switches", "GET", &Service::Impl::switches},
+    Route{"/metrics", "GET", &Service::Impl::metrics_text},
+    Route{"/get_server_info", "GET", &Service::Impl::server_info},
+    Route{"/server_info", "GET", &Service::Impl::server_info},
+    Route{kModelPrefix, "GET", &Service::Impl::one_model},  // and all that begins with it
+};
 
 const Route* find_route(std::string_view path) {
-  for (const Route& route : routes()) {
+  for (const Route& route : kRoutes) {
     const bool prefix = route.path == kModelPrefix;
     if (prefix ? path.starts_with(route.path) && path.size() > route.path.size() : path == route.path) return &route;
   }
