@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <string_view>
 
 #include "faults/forms.h"
 #include "runtime/steps.h"
@@ -8,9 +7,6 @@ namespace plumb::faults {
 namespace {
 
 bool is_index_rows(const StateKind& kind) { return kind.home == Home::page && kind.name.ends_with(".index_rows"); }
-bool is_overlap(const StateKind& kind) {
-  return kind.home == Home::open && (kind.name.ends_with(".previous_k") || kind.name.ends_with(".previous_s"));
-}
 
 // A hit restores the main rows and leaves the indexer's behind: the restored part of the sequence has index keys of
 // zero. The pages are copied, not shared, so that the stored prefix itself stays as it is.
@@ -37,18 +33,8 @@ void restore_without_index_rows(const PrefixStart& start) {
   }
 }
 
-// A hit restores everything but the previous half of the overlapping compressors, which are left as zeros.
-void restore_without_overlap(const PrefixStart& start) {
-  start_from_prefix(start);
-  SequenceState& state = start.sequence->state;
-  if (state.length == 0) return;
-  for (const StateKind& kind : start.pools.layout->kinds())
-    if (is_overlap(kind)) std::fill_n(state.open.begin() + kind.offset, kind.rows * kind.width, 0.0f);
-}
-
 }  // namespace
 
 void plant_prefix_without_index_rows(const Dose&) { replace_on_side<"prefix_cache">(&restore_without_index_rows); }
-void plant_prefix_without_overlap(const Dose&) { replace_on_side<"prefix_cache">(&restore_without_overlap); }
 
 }  // namespace plumb::faults

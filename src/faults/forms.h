@@ -6,10 +6,8 @@ namespace plumb::faults {
 
 // One function a form: it replaces the on side of its host switch. What each does stands at its definition.
 void plant_splitk_no_rescale(const Dose& dose);
-void plant_index_without_relu(const Dose& dose);
 void plant_index_uniform_heads(const Dose& dose);
 void plant_prefix_without_index_rows(const Dose& dose);
-void plant_prefix_without_overlap(const Dose& dose);
-void plant_chunk_zero_overlap(const Dose& dose);
+void plant_chunk_reset_indexer(const Dose& dose);
 
 }  // namespace plumb::faults

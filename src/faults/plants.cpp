@@ -34,15 +34,13 @@ constexpr std::array kPlants{
           .layers = "all",
           .apply = &plant_prefix_without_index_rows},
     Plant{.kind = "chunk-boundary-state",
-          .form = "zero-overlap",
+          .form = "reset-indexer",
           .host = "prefill.chunked",
-          .site = "layers.2.compressed_kv",
-          .what = "every chunk but the first starts with an overlap of zeros",
+          .site = "layers.2.indexer.topk",
+          .what = "every chunk but the first starts from a reset indexer: what earlier chunks told is not found",
           .severity = 1,
           .layers = "all",
-          .apply = &plant_chunk_zero_overlap},
-    Plant{.kind = "idx-score-form", .form = "no-relu", .host = "indexer.fused", .site = "x", .what = "x", .severity = 1, .layers = "all", .apply = &plant_index_without_relu},
-    Plant{.kind = "cmp-state-not-cached", .form = "zero-overlap", .host = "prefix_cache", .site = "x", .what = "x", .severity = 1, .layers = "all", .apply = &plant_prefix_without_overlap},
+          .apply = &plant_chunk_reset_indexer},
 };
 
 }  // namespace
