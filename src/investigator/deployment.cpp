@@ -17,8 +17,11 @@
 // Some malformed files break assertions of toml++ 3.3 (a NUL in a key): a refusal, neither an abort nor, with NDEBUG,
 // an assumption that does not hold.
 struct ParserAssertion {};
+constexpr void parser_assert(bool holds) {
+  if (!holds) throw ParserAssertion{};
+}
 #undef NDEBUG
-#define TOML_ASSERT(condition) (static_cast<bool>(condition) ? void(0) : throw ParserAssertion{})
+#define TOML_ASSERT(condition) parser_assert(static_cast<bool>(condition))
 #define TOML_EXCEPTIONS 0
 #define TOML_MAX_NESTED_VALUES 16
 #include <toml++/impl/preprocessor.h>

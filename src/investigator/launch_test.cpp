@@ -1,13 +1,17 @@
 #include "investigator/launch.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -251,6 +255,44 @@ TEST_F(LaunchTest, AnotherServersAnswerIsNotTakenForOurs) {
                  {"port " + port, "not a process of this launch"});
   starts_later.join();
   ASSERT_TRUE(other);
+}
+
+// The port on the command line of the first process with the mark, 0 while there is none.
+int port_given_to(const std::string& mark) {
+  for (const int pid : processes_with(mark)) {
+    const std::string command = read_file(fmt::format("/proc/{}/cmdline", pid));
+    const auto script = command.find("fake_server.py");
+    if (script != std::string::npos) return std::atoi(command.c_str() + script + sizeof "fake_server.py");
+  }
+  return 0;
+}
+
+TEST_F(LaunchTest, WhenSomebodyTakesAChosenPortAnotherOneIsTried) {
+  const Deployment late = deployment("\"listens_late\", \"1\"", 30);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int taken = 0;
+  std::thread takes_it([&] {
+    for (int i = 0; i < 1000 && taken == 0; ++i) {
+      sleep_s(0.005);
+      taken = port_given_to(mark_);
+    }
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(taken));
+    EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+  });
+  std::vector<std::string> progress;
+  LaunchOptions options;
+  options.log_folder = folder_;
+  options.progress = [&](const std::string& line) { progress.push_back(line); };
+  const auto launched = launch_variant(late, {}, options);
+  takes_it.join();
+  close(listener);
+  ASSERT_TRUE(launched) << launched.error().message;
+  EXPECT_EQ((*launched)->urls()[0].find(std::to_string(taken)), std::string::npos);
+  EXPECT_NE(std::find(progress.begin(), progress.end(), "somebody took a port of ours, trying others"), progress.end());
 }
 
 TEST_F(LaunchTest, AFixedPortOfOursIsAccepted) {

@@ -90,6 +90,8 @@ if MODE == "has_workers":
 if MODE == "dies_later":
     signal.signal(signal.SIGALRM, lambda *_: (print("assertion failed: kv_heads", flush=True), os._exit(7)))
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
+if MODE == "listens_late":
+    time.sleep(SECONDS)
 ThreadingHTTPServer.allow_reuse_address = True
 ThreadingHTTPServer.daemon_threads = True
 if MODE == "garbage":

@@ -13,7 +13,7 @@ namespace {
 
 namespace baseline {
 constexpr int kLanes = 2;
-constexpr int kWide8 = 1, kWide4 = 2, kWide1 = 4;
+constexpr int kWide8 = 1, kWide4 = 2;
 using Lanes = double __attribute__((vector_size(16)));
 inline Lanes load(const double* p) {
   Lanes v;
@@ -36,7 +36,7 @@ inline Lanes add_product(Lanes a, double x, Lanes w) { return a + x * w; }
 #endif
 namespace avx2 {
 constexpr int kLanes = 4;
-constexpr int kWide8 = 1, kWide4 = 2, kWide1 = 8;
+constexpr int kWide8 = 1, kWide4 = 2;
 using Lanes = __m256d;
 inline Lanes load(const double* p) { return _mm256_loadu_pd(p); }
 inline Lanes widen(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
@@ -54,7 +54,7 @@ inline Lanes add_product(Lanes a, double x, Lanes w) { return _mm256_fmadd_pd(_m
 #endif
 namespace avx512 {
 constexpr int kLanes = 8;
-constexpr int kWide8 = 2, kWide4 = 4, kWide1 = 8;
+constexpr int kWide8 = 2, kWide4 = 4;
 using Lanes = __m512d;
 inline Lanes load(const double* p) { return _mm512_loadu_pd(p); }
 inline Lanes widen(const float* p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
