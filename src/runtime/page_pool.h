@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace plumb {
@@ -20,6 +21,12 @@ class PagePool {
   /// One owner less; the last one frees the page.
   void release(int page);
 
+  /// The digest (XXH3) of a full page: taken at the first call, when the page is sealed; nobody writes to it
+  /// afterwards.
+  std::uint64_t sealed_digest(int page);
+  /// The digest of what the page holds now.
+  std::uint64_t current_digest(int page) const;
+
   float* data(int page) const { return memory_.get() + page * page_floats_; }
   std::int64_t page_floats() const { return page_floats_; }
   std::int64_t page_count() const { return static_cast<std::int64_t>(references_.size()); }
@@ -32,6 +39,7 @@ class PagePool {
   std::int64_t page_floats_;
   std::unique_ptr<float, Free> memory_;
   std::vector<int> references_;
+  std::vector<std::optional<std::uint64_t>> digests_;  // of sealed pages
   std::vector<int> free_;
 };
 

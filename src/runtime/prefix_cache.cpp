@@ -13,6 +13,10 @@ std::uint64_t prefix_hash(const std::string& key, std::span<const std::int32_t> 
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), XXH3_64bits(key.data(), key.size()));
 }
 
+std::uint64_t tail_digest_of(const std::vector<float>& tail) {
+  return XXH3_64bits(tail.data(), tail.size() * sizeof(float));
+}
+
 std::int64_t node_bytes(const PrefixNode& node) {
   return static_cast<std::int64_t>(node.tail.size() * sizeof(float) + node.tokens.size() * sizeof(std::int32_t));
 }
@@ -27,12 +31,11 @@ void PrefixCache::clear() {
   while (!nodes_.empty()) drop(nodes_.begin());
 }
 
-std::uint64_t PrefixCache::digest_of(const PrefixNode& node) const {
-  std::uint64_t digest = prefix_hash(node.key, node.tokens);
-  for (const int page : node.pages)
-    digest =
-        XXH3_64bits_withSeed(pool_.data(page), static_cast<std::size_t>(pool_.page_floats()) * sizeof(float), digest);
-  return XXH3_64bits_withSeed(node.tail.data(), node.tail.size() * sizeof(float), digest);
+bool PrefixCache::intact(const PrefixNode& node) const {
+  if (tail_digest_of(node.tail) != node.tail_digest) return false;
+  for (std::size_t i = 0; i < node.pages.size(); ++i)
+    if (pool_.current_digest(node.pages[i]) != node.page_digests[i]) return false;
+  return true;
 }
 
 PrefixCache::Nodes::iterator PrefixCache::locate(const std::string& key, std::span<const std::int32_t> prefix) {
@@ -50,7 +53,7 @@ const PrefixNode* PrefixCache::find(const std::string& key, std::span<const std:
     const std::int64_t length = std::prev(it)->first;
     const auto node = locate(key, tokens.first(static_cast<std::size_t>(length)));
     if (node != nodes_.end()) {
-      if (digest_of(*node) == node->digest) {
+      if (intact(*node)) {
         nodes_.splice(nodes_.begin(), nodes_, node);
         return &nodes_.front();
       }
@@ -78,8 +81,13 @@ void PrefixCache::insert(const std::string& key, std::span<const std::int32_t> t
   if (node_bytes(node) > byte_limit_) return;
   while (bytes_ + node_bytes(node) > byte_limit_) drop(std::prev(nodes_.end()));
   save_tail(layout, state, node.tail);
-  for (const int page : node.pages) pool_.share(page);
-  node.digest = digest_of(node);
+  node.tail_digest = tail_digest_of(node.tail);
+  const auto full_pages = static_cast<std::size_t>(state.length / kPageTokens);
+  for (std::size_t i = 0; i < node.pages.size(); ++i) {
+    pool_.share(node.pages[i]);
+    node.page_digests.push_back(i < full_pages ? pool_.sealed_digest(node.pages[i])
+                                               : pool_.current_digest(node.pages[i]));
+  }
   bytes_ += node_bytes(node);
   nodes_.push_front(std::move(node));
   by_hash_.emplace(prefix_hash(key, tokens), nodes_.begin());

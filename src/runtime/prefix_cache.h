@@ -20,7 +20,8 @@ struct PrefixNode {
   std::vector<std::int32_t> tokens;  // all tokens of the prefix
   std::vector<int> pages;            // shared with sequences and other nodes
   std::vector<float> tail;
-  std::uint64_t digest = 0;  // of tokens, page contents and tail
+  std::vector<std::uint64_t> page_digests;
+  std::uint64_t tail_digest = 0;
 };
 
 /// Stored prefixes, found by exact tokens and settings, least recently used out first. Not for use from two threads.
@@ -51,7 +52,7 @@ class PrefixCache {
  private:
   using Nodes = std::list<PrefixNode>;  // front: most recently used
   Nodes::iterator locate(const std::string& key, std::span<const std::int32_t> prefix);
-  std::uint64_t digest_of(const PrefixNode& node) const;
+  bool intact(const PrefixNode& node) const;
   void drop(Nodes::iterator node);
 
   PagePool& pool_;
