@@ -13,6 +13,7 @@ int main(int argc, char** argv) try {
   app.footer("Exit codes: 0 clean, 1 fault or difference found, 2 inconclusive or not covered, 3 usage or tool error.");
 
   int exit_code = kClean;
+  add_demo_command(app, exit_code);
   add_investigate_command(app, exit_code);
   add_probe_command(app, exit_code);
   add_isolate_command(app, exit_code);

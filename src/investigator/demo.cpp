@@ -122,6 +122,8 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
       "api = \"completions\"\n"
       "max_in_flight = 1\n",
       quoted(options.executable.string()), quoted(options.model.string()), quoted(dealer_socket));
+  text += "\n[facts]\n";
+  for (const auto& [name, value] : options.facts) text += fmt::format("{} = {}\n", name, value);
   for (const DemoSwitch& entry : options.switches) {
     text += fmt::format(
         "\n"

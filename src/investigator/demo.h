@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,7 @@ struct DemoOptions {
   std::filesystem::path executable;  // plumb-faulty
   std::filesystem::path case_dir;
   std::vector<DemoSwitch> switches;
+  std::map<std::string, std::int64_t> facts;  // of the deployment file: window, chunk, page, index_topk
   std::optional<std::uint64_t> seed;
   int faults = 1;
   bool resume = false;

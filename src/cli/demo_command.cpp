@@ -1,0 +1,149 @@
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "base/durable_file.h"
+#include "cli/case_options.h"
+#include "cli/commands.h"
+#include "engine/state.h"
+#include "investigator/demo.h"
+#include "investigator/investigate.h"
+#include "investigator/report.h"
+#include "model/config.h"
+#include "runtime/runtime.h"
+#include "switches/switches.h"
+
+namespace plumb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Args {
+  std::optional<std::uint64_t> seed;
+  int faults = 1;
+  std::string case_dir;
+  bool resume = false;
+  bool json = false;
+  investigator::Limits limits;
+};
+
+// The repository: PLUMB_HOME, which ./plumb sets, or two folders above the executable (build/release/plumb).
+Result<fs::path> find_home(const fs::path& executable) {
+  const char* named = std::getenv("PLUMB_HOME");
+  fs::path home = named != nullptr ? fs::path(named) : executable.parent_path().parent_path().parent_path();
+  if (!fs::exists(home / "phantom" / "config.json"))
+    return error("{}: has no phantom/; set PLUMB_HOME to the folder of the repository", home.string());
+  return home;
+}
+
+std::vector<investigator::DemoSwitch> deployed_switches() {
+  std::vector<investigator::DemoSwitch> list;
+  for (const Switch& entry : kSwitches) {
+    const bool stated = entry.op_budget.metric == Metric::exact || entry.shift > 0;
+    list.push_back(
+        {.name = std::string(entry.name), .deployed_on = entry.by_default, .shift = stated ? entry.shift : -1});
+  }
+  return list;
+}
+
+Result<investigator::DemoOptions> options_of(const Args& args) {
+  std::error_code failed;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
+  if (failed) return error("/proc/self/exe: {}", failed.message());
+  const auto home = find_home(executable);
+  if (!home) return tl::unexpected(home.error());
+  const auto config = load_model_config(*home / "phantom");
+  if (!config) return tl::unexpected(config.error());
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  investigator::DemoOptions options;
+  options.model = *home / "phantom";
+  options.executable = executable.parent_path() / "plumb-faulty";
+  options.case_dir =
+      fs::absolute(args.case_dir.empty() ? fmt::format("cases/demo-{:%Y%m%dT%H%M%SZ}", now) : args.case_dir);
+  options.switches = deployed_switches();
+  options.facts = {{"window", config->window},
+                   {"index_topk", config->index_topk},
+                   {"page", kPageTokens},
+                   {"chunk", RuntimeOptions{}.chunk_tokens}};
+  options.seed = args.seed;
+  options.faults = args.faults;
+  options.resume = args.resume;
+  return options;
+}
+
+Result<std::string> investigate_blind(const investigator::DemoCase& blind, const Args& args) {
+  const auto text = read_file(blind.deployment);
+  if (!text) return text;
+  const auto deployment = investigator::parse_deployment(*text, blind.deployment.string());
+  if (!deployment) return tl::unexpected(deployment.error());
+  investigator::InvestigateOptions options;
+  options.case_dir = blind.case_dir;
+  options.deployment_toml = *text;
+  options.seed = blind.probe_seed;
+  options.resume = blind.resume;
+  options.limits = args.limits;
+  options.progress = investigator::ProgressPrinter(stderr);
+  const auto outcome = investigator::investigate(*deployment, options);
+  if (!outcome) return tl::unexpected(outcome.error());
+  if (!args.json) fmt::print("\n{}", investigator::summary(*outcome));
+  return investigator::verdict_json(outcome->findings.verdict);
+}
+
+void print_result(const investigator::DemoResult& result, const fs::path& case_dir) {
+  const investigator::Planted& planted = result.planted;
+  fmt::print("\nopened: the envelope's sha256 is the one above\n");
+  if (planted.kind == "none")
+    fmt::print("planted: nothing\n");
+  else
+    fmt::print("planted: {} ({}) on the on side of {}, seed {}\n", planted.kind, planted.form, planted.host,
+               planted.seed);
+  fmt::print("verdict: {}; {} ({:.0f} s)\n", result.verdict, result.match ? "it matches" : "it does not match",
+             result.seconds);
+  fmt::print("report: {}\n", (case_dir / "report.md").string());
+}
+
+int run_demo_command(const Args& args) {
+  auto options = options_of(args);
+  if (!options) return fail(options.error().message);
+  options->say = [&args](const std::string& line) {
+    fmt::print(args.json ? stderr : stdout, "{}\n", line);
+    std::fflush(stdout);
+  };
+  options->say(fmt::format("case: {}", options->case_dir.string()));
+  const auto result = investigator::run_demo(
+      *options, [&args](const investigator::DemoCase& blind) { return investigate_blind(blind, args); });
+  if (!result) return fail(result.error().message);
+  if (args.json)
+    fmt::print("{}", result->json);
+  else
+    print_result(*result, options->case_dir);
+  return result->exit_code;
+}
+
+}  // namespace
+
+void add_demo_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("demo", "catch a fault that a dealer planted and sealed");
+  auto args = std::make_shared<Args>();
+  command->add_option("--seed", args->seed, "of the deal, for the dealer alone; without it from the operating system");
+  command->add_option("--faults", args->faults, "how many faults are planted: 0 or 1")->capture_default_str();
+  command->add_option("--case", args->case_dir, "folder for everything; default: cases/demo-<time>");
+  command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
+  command->add_flag("--json", args->json, "print one JSON document");
+  add_limits(*command, args->limits);
+  command->callback([args, &exit_code] {
+    if (args->resume && args->case_dir.empty()) {
+      exit_code = fail("demo --resume: which case? give --case DIR");
+      return;
+    }
+    exit_code = run_demo_command(*args);
+  });
+}
+
+}  // namespace plumb::cli
