@@ -254,9 +254,33 @@ Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Lim
   return Plan{deployment, seed, limits, fitting};
 }
 
+// What must not change under a case: commands, switches and what is asked. The environment of processes may: it holds
+// sockets and keys that differ from run to run.
+std::string hash_deployment(const Deployment& d) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += part + '\0'; };
+  for (const ProcessSpec& p : d.processes) {
+    add(p.name);
+    for (const std::string& arg : p.command) add(arg);
+  }
+  for (const EndpointSpec& e : d.endpoints) add(e.url + e.api + e.model);
+  add(d.request.extra);
+  add(fmt::format("{} {}", d.request.temperature, d.request.answer_tokens));
+  for (const SwitchSpec& s : d.switches) {
+    add(s.name + (s.deployed_on ? " on" : " off") + (s.working_off ? "" : " always"));
+    for (const SwitchSide* side : {&s.off, &s.on}) {
+      for (const auto& [key, value] : side->env) add(key + "=" + value);
+      for (const std::string& arg : side->args) add(arg);
+      add(side->body);
+    }
+  }
+  for (const auto& [name, value] : d.facts) add(fmt::format("{}={}", name, value));
+  return hash_text(text);
+}
+
 Result<Journal> open_or_create(const InvestigateOptions& options, const Plan& plan) {
   const auto file = options.case_dir / kJournal;
-  const CaseIdentity identity{plan.seed, hash_text(options.deployment_toml), plan.cells};
+  const CaseIdentity identity{plan.seed, hash_deployment(plan.deployment), plan.cells};
   // A kill between the two files of a new case leaves no journal: resuming then begins it.
   if (!options.resume || !std::filesystem::exists(file)) return Journal::create(file, identity);
   auto journal = Journal::open(file);
@@ -277,7 +301,7 @@ Shape shape_of(const Deployment& deployment) {
     const auto it = deployment.facts.find(name);
     return it == deployment.facts.end() ? 0 : static_cast<int>(it->second);
   };
-  return {.window = fact("window"), .chunk = fact("chunk"), .page = fact("page"), .max_len = fact("max_len")};
+  return {.window = fact("window"), .chunk = fact("chunk"), .page = fact("page"), .index_topk = fact("index_topk"), .max_len = fact("max_len")};
 }
 
 TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape) {
@@ -330,7 +354,7 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
   if (!deployment) return tl::unexpected(deployment.error());
   auto journal = Journal::open(case_dir / kJournal);
   if (!journal) return tl::unexpected(journal.error());
-  if (journal->identity().deployment_hash != hash_text(*toml))
+  if (journal->identity().deployment_hash != hash_deployment(*deployment))
     return error("{}: deployment.toml is not the file the case was begun with", case_dir.string());
   auto history = journal->read();
   if (!history) return tl::unexpected(history.error());

@@ -52,7 +52,7 @@ bool starts_with(std::string_view text, std::string_view prefix) { return text.s
 int set_size(const std::string& cell) {
   const std::string name = cell.substr(0, cell.find('@'));
   if (name == "short") return 6;
-  if (name == "turns") return 3;
+  if (name == "turns" || name == "hit") return 3;
   if (name == "repetition") return 1;
   if (name != "needle") return 4;
   const int length = std::atoi(cell.c_str() + cell.find('@') + 1);  // NOLINT: cells_of() made it
@@ -305,6 +305,8 @@ class Replay {
 
   // Compares raw replies of the same prompt between launches of one variant.
   void measure_floor() {
+    if (floor_after_ == seen_.size()) return;
+    floor_after_ = seen_.size();
     Floor floor;
     std::set<const LaunchRecord*> sharing;
     std::map<std::tuple<Variant, std::string, std::uint64_t, int>, std::pair<const LaunchRecord*, const TrialRecord*>>
@@ -1015,6 +1017,7 @@ class Replay {
   std::set<const LaunchRecord*> counted_;
   std::string last_failure_;
   std::string reference_label_;
+  std::optional<std::size_t> floor_after_;  // how many of seen_ the floor was measured from
   Items replay_items_;
   int fresh_items_ = 0;
 };

@@ -14,7 +14,7 @@ namespace plumb::investigator {
 /// What a case was begun with; a resumed one must agree.
 struct CaseIdentity {
   std::uint64_t seed = 0;
-  std::string deployment_hash;  // xxh3, 128 bits, hex, of the deployment file's text
+  std::string deployment_hash;  // of what the deployment launches, switches and asks
   std::vector<std::string> cells;
 };
 

@@ -128,7 +128,9 @@ TEST_F(JournalTest, ADamagedFileIsRefusedNotRead) {
     const auto copy = folder_ / "cut.sqlite";
     std::filesystem::copy_file(file_, copy, std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(copy, keep);
-    if (auto j = Journal::open(copy)) EXPECT_FALSE(j->read()) << keep;
+    if (auto j = Journal::open(copy)) {
+      EXPECT_FALSE(j->read()) << keep;
+    }
   }
 }
 

@@ -17,9 +17,19 @@ constexpr std::array kDefaultChunks{256, 512};
 constexpr std::array kNeedleLengths{256, 512, 1024};
 constexpr int kTokensPerFact = 128;  // needle: one planted fact for each so many tokens, one of them asked
 constexpr int kMinLength = 96;
+constexpr int kMostBoundary = 512;  // longer prompts would cost more than the hit probe is worth
 constexpr int kTurnsRounds = 4;
 
 int window_of(const Shape& shape) { return shape.window > 0 ? shape.window : kDefaultWindow; }
+
+// Filler that follows a fact to take it out of the window, and to give an indexer that keeps the top entries (one for four
+// tokens) enough newer ones to choose from.
+int distance_of(const Shape& shape) {
+  constexpr int kTokensPerEntry = 4;
+  constexpr int kMargin = 32;
+  constexpr int kMost = 1024;
+  return std::min(kMost, std::max(2 * window_of(shape), kTokensPerEntry * shape.index_topk)) + kMargin;
+}
 
 // Fills in what a request looks like in the wording; everything up to the last turn, a question, is the prompt.
 Ask ask_of(const Conversation& c, Wording wording, std::string step) {
@@ -131,7 +141,7 @@ Item make_boundary(const ItemId& id, int, Wording wording, const Shape& shape) {
   if (boundary <= 0) boundary = kDefaultChunks[static_cast<std::size_t>(rng.below(kDefaultChunks.size()))];
   while (boundary < kMinLength) boundary += shape.chunk;
   const int before = static_cast<int>(rng.between(1, 7));
-  const Straddle s = straddling(author, boundary, before, 2 * window_of(shape) + 32);
+  const Straddle s = straddling(author, boundary, before, distance_of(shape));
   return {id, {ask_of(s.conversation, wording, "")}};
 }
 
@@ -160,9 +170,10 @@ Item make_hit(const ItemId& id, int, Wording wording, const Shape& shape) {
   Rng rng(derive_seed(id.seed, id.cell));
   Author author(rng);
   const int page = shape.page > 0 ? shape.page : kDefaultPage;
+  // A state is kept where a forward pass ends at the end of a page: with chunked prefill not before the first chunk ends.
   int boundary = page;
-  while (boundary < kMinLength) boundary += page;
-  const int after = 2 * window_of(shape) + static_cast<int>(rng.between(7, 30));
+  while (boundary < kMinLength || boundary < std::min(shape.chunk, kMostBoundary)) boundary += page;
+  const int after = distance_of(shape) + static_cast<int>(rng.between(0, 23));
   // The page boundary lies inside the value, so that a state cut there must carry both halves.
   Straddle s = straddling(author, boundary, static_cast<int>(rng.between(1, 4)), after);
   Item item{id, {ask_of(s.conversation, wording, "cold"), ask_of(s.conversation, wording, "full")}};

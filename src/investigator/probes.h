@@ -42,6 +42,7 @@ struct Shape {
   int window = 0;
   int chunk = 0;
   int page = 0;
+  int index_topk = 0;
   int max_len = 0;
 };
 

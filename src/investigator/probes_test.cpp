@@ -16,7 +16,7 @@ using testing::answer_from;
 using testing::position_of_value;
 
 constexpr std::uint64_t kSeeds = 200;
-const Shape kPhantomShape{.window = 64, .chunk = 256, .page = 128, .max_len = 0};
+const Shape kPhantomShape{.window = 64, .chunk = 256, .page = 128, .index_topk = 64, .max_len = 0};
 
 std::vector<std::string> all_cells() { return cells_of("all", {}).value(); }
 
@@ -138,11 +138,13 @@ TEST(Probes, HitStepsShareWhatTheyShould) {
     const Ask &cold = asks[0], &full = asks[1], &partial = asks[2], &prime = asks[3], &extend = asks[4];
     EXPECT_EQ(cold.prompt, full.prompt);
     EXPECT_NE(partial.expected, cold.expected);
-    // The fork lies inside the value, behind the page boundary or less than a group before it.
+    // The fork lies inside the value, behind the end of the first chunk.
     const auto fork = static_cast<std::size_t>(
         std::mismatch(cold.prompt.begin(), cold.prompt.end(), partial.prompt.begin()).first - cold.prompt.begin());
-    EXPECT_GE(phantom_tokens(cold.prompt.substr(0, fork)), 128);
-    EXPECT_LE(position_of_value(cold.prompt, cold.expected), 127);
+    EXPECT_GE(phantom_tokens(cold.prompt.substr(0, fork)), 256);
+    EXPECT_LE(position_of_value(cold.prompt, cold.expected), 255);
+    // More than top-k entries follow the fact.
+    EXPECT_GT(cold.prompt_tokens - 256, 4 * 64);
     EXPECT_EQ(extend.prompt.substr(0, prime.prompt.size()), prime.prompt);
     EXPECT_TRUE(prime.expected.empty());
     EXPECT_EQ(prime.max_tokens, 1);
