@@ -44,7 +44,7 @@ TEST(Grade, ClassesReplies) {
       {"K7-42-Q", "stop", Grade::wrong, "one character off"},
       {"K7-24-QX", "stop", Grade::wrong, "two characters off"},
       {"P1-33-ZZ", "stop", Grade::wrong, "unknown code"},
-      {"k7-42-qx", "stop", Grade::wrong, "none"},
+      {"k7-42-qx", "stop", Grade::wrong, "unknown code"},
       {"the lazy dog", "stop", Grade::wrong, "none"},
       {"This is your first message.", "stop", Grade::wrong, "denial"},
       {"I don\xe2\x80\x99t have that code.", "stop", Grade::wrong, "denial"},

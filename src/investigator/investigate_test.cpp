@@ -116,7 +116,7 @@ TEST_F(InvestigateTest, AKillAtAnyRequestLosesOnlyTheTrialInFlight) {
   Journal whole_journal = new_journal("whole");
   const auto whole = run_investigation(plan_, whole_world, whole_journal, {});
   ASSERT_TRUE(whole);
-  for (int lives = 1; lives < 700; lives += 37) {
+  for (int lives = 1; lives < 700; lives += 83) {
     ReadingWorld world;
     world.culprit = 1;
     world.lives = lives;

@@ -173,7 +173,7 @@ TEST(Investigation, NeverConfirmsAWrongSetInWorldsItDoesNotModel) {
        {"s0=on", "s1=on", "s2=on"}},
       {"broken off side in half the launches", {{.literals = {{2, false}}, .launch_rate = 0.5}}, 0, {"s2=off"}},
   };
-  constexpr std::uint64_t kWorlds = 150;
+  constexpr std::uint64_t kWorlds = 100;
   for (const Misfit& misfit : misfits) {
     int wrong = 0;
     for (std::uint64_t seed = 0; seed < kWorlds; ++seed) {

@@ -173,7 +173,7 @@ Result<Journal> Journal::open(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return error("{}: no journal here; the case was never begun", file.string());
   if (sqlite3_open_v2(file.c_str(), &impl->db, SQLITE_OPEN_READWRITE, nullptr) != SQLITE_OK)
     return impl->failure("the journal cannot be opened");
-  if (auto done = impl->run("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"); !done)
+  if (auto done = impl->run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"); !done)
     return impl->failure("this is no journal of plumb");
   const auto pragma = [&](const char* sql) {
     Statement s(impl->db, sql);

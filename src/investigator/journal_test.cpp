@@ -138,7 +138,7 @@ TEST_F(JournalTest, AKillLosesAtMostTheTrialInFlight) {
   constexpr int kKills = 12;
   for (int kill = 0; kill < kKills; ++kill) {
     std::filesystem::remove(file_);
-    std::filesystem::remove(file_.string() + "-journal");
+    for (const char* rest : {"-journal", "-wal", "-shm"}) std::filesystem::remove(file_.string() + rest);
     int told[2];
     ASSERT_EQ(::pipe(told), 0);
     const pid_t child = ::fork();
