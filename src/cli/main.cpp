@@ -13,6 +13,14 @@ int main(int argc, char** argv) try {
   app.footer("Exit codes: 0 clean, 1 fault or difference found, 2 inconclusive or not covered, 3 usage or tool error.");
 
   int exit_code = kClean;
+  add_investigate_command(app, exit_code);
+  add_probe_command(app, exit_code);
+  add_isolate_command(app, exit_code);
+  add_report_command(app, exit_code);
+  add_serve_command(app, exit_code);
+  add_golden_command(app, exit_code);
+  add_generate_command(app, exit_code);
+  add_tokenize_command(app, exit_code);
   add_switches_command(app, exit_code);
 
   try {

@@ -187,7 +187,9 @@ struct Sealed {
 };
 
 Result<Sealed> seal(const DealerOptions& options, std::span<const Plant> table, const std::string& seed_line) {
-  if (options.resume) {
+  // Without a commitment nothing was announced when the case stopped: an envelope may or may not have been sealed.
+  const bool sealed_before = !options.commitment.empty() || std::filesystem::exists(options.envelope);
+  if (options.resume && sealed_before) {
     auto text = read_envelope(options.envelope);
     if (!text) return tl::unexpected(text.error());
     if (!options.commitment.empty() && sha256_hex(*text) != options.commitment)

@@ -1,15 +1,10 @@
 #include "faults/envelope.h"
 
-#include <cerrno>
-#include <cstring>
-
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/check.h"
+#include "base/durable_file.h"
 #include "base/rng.h"
 #include "base/sha256.h"
 
@@ -17,30 +12,6 @@ namespace plumb::faults {
 namespace {
 
 constexpr std::size_t kMaxEnvelopeBytes = 4096;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(fd, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
 
 void random_bytes(void* data, std::size_t size) { CHECK(::getrandom(data, size, 0) == static_cast<ssize_t>(size)); }
 
@@ -89,37 +60,10 @@ Result<Deal> parse_envelope(std::string_view text) try {
 }
 
 Result<void> write_envelope(const std::filesystem::path& path, std::string_view text) {
-  // Complete before it has its name: link() fails when the name is taken, and a killed dealer leaves no half envelope.
-  const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", ::getpid());
-  {
-    const Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (file.get() < 0) return error("{}: cannot be created: {}", partial.string(), std::strerror(errno));
-    if (!write_all(file.get(), text) || ::fsync(file.get()) != 0)
-      return error("{}: cannot be written: {}", partial.string(), std::strerror(errno));
-  }
-  const int linked = ::link(partial.c_str(), path.c_str());
-  const int reason = errno;
-  ::unlink(partial.c_str());
-  if (linked != 0 && reason == EEXIST)
-    return error("{}: exists already; continue its case with --resume, or choose another --case", path.string());
-  if (linked != 0) return error("{}: cannot be created: {}", path.string(), std::strerror(reason));
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || ::fsync(directory.get()) != 0)
-    return error("{}: cannot be flushed: {}", folder.string(), std::strerror(errno));
-  return {};
+  return create_file_durably(path, text, 0600);
 }
 
-Result<std::string> read_envelope(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) return error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  std::string text(kMaxEnvelopeBytes + 1, '\0');
-  const ssize_t count = ::read(file.get(), text.data(), text.size());
-  if (count < 0) return error("{}: cannot be read: {}", path.string(), std::strerror(errno));
-  if (static_cast<std::size_t>(count) > kMaxEnvelopeBytes) return error("{}: too long for an envelope", path.string());
-  text.resize(static_cast<std::size_t>(count));
-  return text;
-}
+Result<std::string> read_envelope(const std::filesystem::path& path) { return read_file(path, kMaxEnvelopeBytes); }
 
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;

@@ -9,6 +9,8 @@
 
 #include "faults/dealer.h"
 #include "faults/plants.h"
+#include "server/local_model.h"
+#include "server/serve_command.h"
 
 namespace {
 
@@ -77,6 +79,24 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   });
 }
 
+int serve(const plumb::server::ServeOptions& options) {
+  const char* socket = std::getenv(plumb::faults::kDealerVariable);
+  if (socket == nullptr)
+    return fail(fmt::format("serve: {} is not set; this server runs in a deal only", plumb::faults::kDealerVariable));
+  const auto deal = plumb::faults::ask_dealer(socket);
+  if (!deal) return fail("serve: " + deal.error().message);
+  if (const auto planted = plant(*deal, plumb::faults::plants()); !planted)
+    return fail("serve: " + planted.error().message);
+  return plumb::server::run_serve(options, &plumb::server::load_local_model);
+}
+
+void add_serve_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("serve", "as plumb serve, with what the dealer planted");
+  auto options = std::make_shared<plumb::server::ServeOptions>();
+  plumb::server::add_serve_options(*command, *options);
+  command->callback([options, &exit_code] { exit_code = serve(*options); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -85,6 +105,7 @@ int main(int argc, char** argv) try {
   app.require_subcommand(1);
   int exit_code = 0;
   add_deal_command(app, exit_code);
+  add_serve_command(app, exit_code);
   add_faults_command(app, exit_code);
   try {
     app.parse(argc, argv);

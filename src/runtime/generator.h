@@ -38,6 +38,8 @@ struct TokenScore {
   std::int32_t id = 0;
   float logprob = 0;
   std::vector<std::pair<std::int32_t, float>> top;
+
+  bool operator==(const TokenScore&) const = default;
 };
 
 enum class Finish { stop, length, cancelled };

@@ -1,0 +1,77 @@
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/case_options.h"
+#include "cli/commands.h"
+#include "investigator/report.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Args {
+  std::string deployment;
+  std::string case_dir = "plumb-case";
+  std::optional<std::uint64_t> seed;
+  bool plan = false;
+  bool resume = false;
+  bool json = false;
+  bool allow_load = false;
+  std::string conversation;
+  std::string listen;
+  investigator::Limits limits;
+};
+
+int run(const Args& args) {
+  if (!args.conversation.empty()) return fail("--conversation: replaying a conversation is not supported yet");
+  if (!args.listen.empty()) return fail("--listen: not supported yet");
+  if (args.allow_load) return fail("--allow-load: probes under load are not supported yet");
+  const auto deployment = investigator::load_deployment(args.deployment);
+  if (!deployment) return fail(deployment.error().message);
+  if (args.plan) {
+    const auto plan = investigator::describe_plan(*deployment, args.limits);
+    if (!plan) return fail(plan.error().message);
+    std::fputs(plan->c_str(), stdout);
+    return kClean;
+  }
+  std::ostringstream text;
+  text << std::ifstream(args.deployment, std::ios::binary).rdbuf();
+  investigator::InvestigateOptions options;
+  options.case_dir = args.case_dir;
+  options.deployment_toml = text.str();
+  options.seed = args.seed;
+  options.resume = args.resume;
+  options.limits = args.limits;
+  options.progress = investigator::ProgressPrinter(stderr);
+  const auto outcome = investigator::investigate(*deployment, options);
+  if (!outcome) return fail(outcome.error().message);
+  const std::string out =
+      args.json ? investigator::verdict_json(outcome->findings.verdict)
+                : investigator::summary(*outcome) + "report: " + (options.case_dir / "report.md").string() + "\n";
+  std::fputs(out.c_str(), stdout);
+  return outcome->findings.verdict.exit_code();
+}
+
+}  // namespace
+
+void add_investigate_command(CLI::App& app, int& exit_code) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command =
+      app.add_subcommand("investigate", "find the switch or switches that break recall in a deployment");
+  command->add_option("deployment", args->deployment, "deployment file (TOML)")->required();
+  command->add_option("--case", args->case_dir, "folder for journal, logs and report")->capture_default_str();
+  command->add_option("--seed", args->seed, "of the probes; without it from the operating system");
+  command->add_flag("--plan", args->plan, "print what would be done and what it costs, launch nothing");
+  command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
+  command->add_flag("--json", args->json, "print the verdict as one JSON document");
+  command->add_option("--conversation", args->conversation, "a conversation to replay (not supported yet)");
+  command->add_option("--listen", args->listen, "address for live status (not supported yet)");
+  command->add_flag("--allow-load", args->allow_load, "allow probes under load (not supported yet)");
+  add_limits(*command, args->limits);
+  command->callback([args, &exit_code] { exit_code = run(*args); });
+}
+
+}  // namespace plumb::cli

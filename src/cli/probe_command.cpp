@@ -1,0 +1,61 @@
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "investigator/probe_run.h"
+#include "investigator/report.h"
+
+namespace plumb::cli {
+namespace {
+
+struct Args {
+  std::vector<std::string> targets;
+  std::string junit;
+  std::string logs = "plumb-logs";
+  bool json = false;
+  investigator::ProbeOptions options;
+};
+
+bool is_url(const std::string& text) { return text.find("://") != std::string::npos; }
+
+int run(Args& args) {
+  if (args.targets.size() == 1 && !is_url(args.targets[0])) {
+    auto deployment = investigator::load_deployment(args.targets[0]);
+    if (!deployment) return fail(deployment.error().message);
+    args.options.deployment = std::move(*deployment);
+    args.options.log_folder = args.logs;
+  } else {
+    for (const std::string& target : args.targets)
+      if (!is_url(target)) return fail("'" + target + "' is no URL; two targets must both be URLs");
+    args.options.urls = args.targets;
+  }
+  args.options.progress = investigator::ProgressPrinter(stderr);
+  const auto report = investigator::run_probes(args.options);
+  if (!report) return fail(report.error().message);
+  if (!args.junit.empty())
+    if (const auto done = investigator::write_atomically(args.junit, report->junit()); !done)
+      return fail(done.error().message);
+  std::fputs((args.json ? report->json() : report->table()).c_str(), stdout);
+  return report->exit_code();
+}
+
+}  // namespace
+
+void add_probe_command(CLI::App& app, int& exit_code) {
+  auto args = std::make_shared<Args>();
+  CLI::App* command = app.add_subcommand("probe", "context-fidelity probes alone; a CI gate");
+  command->add_option("target", args->targets, "URL [URL_B], or a deployment file")->required()->expected(1, 2);
+  command->add_option("--suite", args->options.suite, "short, needle, boundary, turns, hit, repetition or all")
+      ->capture_default_str();
+  command->add_option("--lengths", args->options.lengths, "of the needle probe, in tokens")->delimiter(',');
+  command->add_option("--trials", args->options.trials, "of each probe and length")->capture_default_str();
+  command->add_option("--seed", args->options.seed, "of the prompts")->capture_default_str();
+  command->add_option("--logs", args->logs, "folder for the logs of launched processes")->capture_default_str();
+  command->add_option("--junit", args->junit, "write a JUnit file");
+  command->add_flag("--json", args->json, "print one JSON document");
+  command->callback([args, &exit_code] { exit_code = run(*args); });
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,182 @@
+#include "investigator/demo.h"
+
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "base/durable_file.h"
+
+namespace plumb::investigator {
+namespace {
+
+using nlohmann::ordered_json;
+
+// TOML's basic strings take JSON's escapes.
+std::string quoted(const std::string& text) { return ordered_json(text).dump(); }
+
+struct Commitment {
+  std::string sha256;
+  std::uint64_t probe_seed = 0;
+};
+
+std::filesystem::path commitment_file(const DemoOptions& options) { return options.case_dir / "demo.json"; }
+std::filesystem::path verdict_file(const DemoOptions& options) { return options.case_dir / "verdict.json"; }
+
+Result<std::optional<Commitment>> read_commitment(const DemoOptions& options) {
+  const auto path = commitment_file(options);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const auto text = read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  try {
+    const auto json = ordered_json::parse(*text);
+    return Commitment{.sha256 = json.at("commitment"), .probe_seed = json.at("probe_seed")};
+  } catch (const ordered_json::exception& e) {
+    return error("{}: {}", path.string(), e.what());
+  }
+}
+
+Result<void> prepare_case(const DemoOptions& options) {
+  std::error_code failed;
+  const bool used =
+      std::filesystem::exists(options.case_dir, failed) && !std::filesystem::is_empty(options.case_dir, failed);
+  if (failed) return error("{}: {}", options.case_dir.string(), failed.message());
+  if (used && !options.resume)
+    return error("{}: is not empty; continue it with --resume, or choose another --case", options.case_dir.string());
+  std::filesystem::create_directories(options.case_dir, failed);
+  if (failed) return error("{}: cannot be created: {}", options.case_dir.string(), failed.message());
+  return {};
+}
+
+// Starts the dealer and keeps its promise in the case folder before anything else happens.
+Result<SealedDeal> seal(const DemoOptions& options, const std::optional<Commitment>& before) {
+  auto deal = SealedDeal::start({.executable = options.executable,
+                                 .envelope = envelope_of(options.case_dir),
+                                 .faults = options.faults,
+                                 .seed = options.seed,
+                                 .resume = options.resume,
+                                 .commitment = before ? before->sha256 : ""});
+  if (!deal) return deal;
+  if (before && deal->probe_seed() != before->probe_seed)
+    return error("{}: probe seed {} is not the {} of the dealer", commitment_file(options).string(), before->probe_seed,
+                 deal->probe_seed());
+  if (!before) {
+    const ordered_json json{{"commitment", deal->commitment()}, {"probe_seed", deal->probe_seed()}};
+    if (auto written = write_file_durably(commitment_file(options), json.dump(2) + "\n"); !written)
+      return tl::unexpected(written.error());
+  }
+  if (options.say)
+    options.say(
+        fmt::format("sealed: sha256 {} (envelope {})", deal->commitment(), envelope_of(options.case_dir).string()));
+  return deal;
+}
+
+// The verdict of an earlier run, or a new one; on disk in both cases.
+Result<std::string> reach_verdict(const DemoOptions& options, const Investigation& investigate) {
+  if (options.resume && std::filesystem::exists(verdict_file(options))) return read_file(verdict_file(options));
+  const auto before = read_commitment(options);
+  if (!before) return tl::unexpected(before.error());
+  auto deal = seal(options, *before);
+  if (!deal) return tl::unexpected(deal.error());
+  const DemoCase blind{.deployment = options.case_dir / "deployment.toml",
+                       .case_dir = options.case_dir,
+                       .probe_seed = deal->probe_seed(),
+                       .resume = options.resume};
+  if (auto written = write_file_durably(blind.deployment, demo_deployment(options, deal->socket())); !written)
+    return tl::unexpected(written.error());
+  auto verdict = investigate(blind);
+  if (!verdict) return verdict;
+  if (auto written = write_file_durably(verdict_file(options), *verdict); !written)
+    return tl::unexpected(written.error());
+  if (auto ended = deal->end(); !ended) return tl::unexpected(ended.error());
+  return verdict;
+}
+
+ordered_json planted_json(const Planted& planted) {
+  return {{"kind", planted.kind},
+          {"form", planted.form},
+          {"switch", planted.host.empty() ? ordered_json() : ordered_json(planted.host)},
+          {"severity", planted.severity},
+          {"layers", planted.layers},
+          {"seed", planted.seed}};
+}
+
+}  // namespace
+
+std::filesystem::path envelope_of(const std::filesystem::path& case_dir) {
+  return case_dir.lexically_normal().string() + ".envelope.json";
+}
+
+std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket) {
+  std::string text = fmt::format(
+      "[deployment]\n"
+      "name = \"demo\"\n"
+      "\n"
+      "[[process]]\n"
+      "name = \"server\"\n"
+      "command = [{}, \"serve\", {}, \"--port\", \"{{port:server}}\"]\n"
+      "env = {{ PLUMB_DEALER = {} }}\n"
+      "ready = {{ http = \"/health\", generate = true }}\n"
+      "\n"
+      "[[endpoint]]\n"
+      "url = \"http://127.0.0.1:{{port:server}}\"\n"
+      "api = \"completions\"\n"
+      "max_in_flight = 1\n",
+      quoted(options.executable.string()), quoted(options.model.string()), quoted(dealer_socket));
+  for (const DemoSwitch& entry : options.switches) {
+    text += fmt::format(
+        "\n"
+        "[[switch]]\n"
+        "name = {}\n"
+        "sides = {{ off = {{ args = [\"--set\", {}] }}, on = {{ args = [\"--set\", {}] }} }}\n"
+        "deployed = \"{}\"\n",
+        quoted(entry.name), quoted(entry.name + "=off"), quoted(entry.name + "=on"), entry.deployed_on ? "on" : "off");
+    if (entry.shift >= 0) text += fmt::format("shift = {}\n", entry.shift);
+  }
+  return text;
+}
+
+Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted) try {
+  const auto json = ordered_json::parse(verdict_json);
+  const std::string verdict = json.at("verdict");
+  if (verdict == "inconclusive") return Comparison{.match = false, .exit_code = 2};
+  const bool accused = verdict == "confirmed" || verdict == "suspected";
+  const auto& culprits = json.at("culprits");
+  bool match = false;
+  if (planted.kind == "none")
+    match = verdict == "clean" && culprits.empty();
+  else if (accused && culprits.size() == 1)
+    match = culprits[0].at("switch") == planted.host && culprits[0].at("side") == "on";
+  if (!match) return Comparison{.match = false, .exit_code = 3};
+  return Comparison{.match = true, .exit_code = planted.kind == "none" ? 0 : 1};
+} catch (const ordered_json::exception& e) {
+  return error("the verdict is not one: {}", e.what());
+}
+
+Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate) {
+  const auto started = std::chrono::steady_clock::now();
+  if (auto prepared = prepare_case(options); !prepared) return tl::unexpected(prepared.error());
+  const auto verdict = reach_verdict(options, investigate);
+  if (!verdict) return tl::unexpected(verdict.error());
+
+  const auto commitment = read_commitment(options);
+  if (!commitment) return tl::unexpected(commitment.error());
+  if (!*commitment) return error("{}: is missing", commitment_file(options).string());
+  const auto planted = open_envelope(envelope_of(options.case_dir), (*commitment)->sha256);
+  if (!planted) return tl::unexpected(planted.error());
+  const auto comparison = compare_with_planted(*verdict, *planted);
+  if (!comparison) return tl::unexpected(comparison.error());
+
+  DemoResult result{.planted = *planted, .match = comparison->match, .exit_code = comparison->exit_code};
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  auto json = ordered_json::parse(*verdict);
+  result.verdict = json.at("verdict");
+  json["planted"] = planted_json(*planted);
+  json["match"] = result.match;
+  json["seconds"] = result.seconds;
+  result.json = json.dump(2) + "\n";
+  if (auto written = write_file_durably(options.case_dir / "result.json", result.json); !written)
+    return tl::unexpected(written.error());
+  return result;
+}
+
+}  // namespace plumb::investigator

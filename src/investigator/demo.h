@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "investigator/sealed_deal.h"
+
+namespace plumb::investigator {
+
+/// A switch of the server that the demo deploys; `shift` as the server's table has it, negative when not stated.
+struct DemoSwitch {
+  std::string name;
+  bool deployed_on = true;
+  double shift = -1;
+};
+
+struct DemoOptions {
+  std::filesystem::path model;       // the checkpoint to serve
+  std::filesystem::path executable;  // plumb-faulty
+  std::filesystem::path case_dir;
+  std::vector<DemoSwitch> switches;
+  std::optional<std::uint64_t> seed;
+  int faults = 1;
+  bool resume = false;
+  std::function<void(const std::string&)> say;  // one line for whoever watches; may be empty
+};
+
+/// What a demo hands to the investigation; nothing of it depends on what was planted.
+struct DemoCase {
+  std::filesystem::path deployment;  // a deployment file in the case folder
+  std::filesystem::path case_dir;
+  std::uint64_t probe_seed = 0;
+  bool resume = false;
+};
+
+/// Investigates a case blind and returns what `plumb investigate --json` prints.
+using Investigation = std::function<Result<std::string>(const DemoCase&)>;
+
+struct DemoResult {
+  std::string json;  // the verdict with `planted`, `match` and `seconds`
+  std::string verdict;
+  Planted planted;
+  bool match = false;
+  double seconds = 0;  // of this run
+  int exit_code = 3;
+};
+
+/// Seals a plant, investigates, writes verdict.json, and only then opens the envelope and compares.
+///
+/// The envelope lies beside the case folder: <case_dir>.envelope.json. Case files: demo.json (commitment and probe
+/// seed, on disk before the first launch), deployment.toml, verdict.json, result.json, and those of the investigation.
+Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate);
+
+/// The envelope of a case.
+std::filesystem::path envelope_of(const std::filesystem::path& case_dir);
+
+/// The deployment file of a demo: one server, one switch a line, the dealer's socket in its environment.
+std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket);
+
+/// Whether the verdict (JSON text of an investigation) names what was planted, and the demo's exit code: 1 the planted
+/// fault was found, 0 nothing planted and clean, 2 inconclusive, 3 wrong.
+struct Comparison {
+  bool match;
+  int exit_code;
+};
+Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted);
+
+}  // namespace plumb::investigator

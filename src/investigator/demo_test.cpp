@@ -1,0 +1,180 @@
+#include "investigator/demo.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "base/durable_file.h"
+#include "base/sha256.h"
+
+namespace plumb::investigator {
+namespace {
+
+constexpr const char* kCleanVerdict = R"({"verdict": "clean", "culprits": []})";
+constexpr const char* kConfirmedVerdict =
+    R"({"verdict": "confirmed", "culprits": [{"switch": "prefix_cache", "side": "on"}]})";
+
+// A stand-in for plumb-faulty: seals a fixed plant, announces it and waits for the end of its input. Its probe seed is
+// the seed it gets; it writes its process id beside the envelope.
+constexpr const char* kFakeDealer = R"(#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+  case $1 in --envelope) envelope=$2; shift;; --faults) faults=$2; shift;; --resume) resume=1;; --commitment) want=$2; shift;; esac
+  shift
+done
+read seed
+if [ -z "$resume" ] || [ ! -e "$envelope" ]; then
+  kind=cmp-state-not-cached host=prefix_cache
+  if [ "$faults" = 0 ]; then kind=none host=; fi
+  echo "{\"kind\":\"$kind\",\"form\":\"f\",\"host\":\"$host\",\"severity\":1,\"layers\":\"all\",\"dose_seed\":1,\"seed\":$seed,\"nonce\":\"n\"}" >"$envelope"
+  echo "$seed" >"$envelope.seed"
+fi
+hash=$(sha256sum <"$envelope" | cut -c1-64)
+if [ -n "$want" ] && [ "$want" != "$hash" ]; then exit 3; fi
+echo $$ >"$envelope.pid"
+echo "{\"commitment\":\"$hash\",\"probe_seed\":$(cat "$envelope.seed"),\"socket\":\"/nowhere\"}"
+cat >/dev/null
+)";
+
+class Demo : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = std::filesystem::temp_directory_path() / "plumb demo test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+    options.model = folder / "phantom";
+    options.executable = folder / "dealer";
+    options.case_dir = folder / "case";
+    options.switches = {{.name = "prefix_cache", .shift = 0}, {.name = "attention.split_k"}};
+    options.seed = 12;
+    std::ofstream(options.executable) << kFakeDealer;
+    ::chmod(options.executable.c_str(), 0700);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  bool dealer_runs() const {
+    std::ifstream file(envelope_of(options.case_dir).string() + ".pid");
+    int pid = 0;
+    file >> pid;
+    return pid > 0 && ::kill(pid, 0) == 0;
+  }
+
+  std::filesystem::path folder;
+  DemoOptions options;
+};
+
+TEST_F(Demo, CommitsBeforeItInvestigatesAndOpensTheEnvelopeAfterTheVerdict) {
+  std::vector<std::string> said;
+  options.say = [&](const std::string& line) { said.push_back(line); };
+  const auto result = run_demo(options, [&](const DemoCase& blind) -> Result<std::string> {
+    const std::string commitment = sha256_hex(*read_file(envelope_of(options.case_dir)));
+    EXPECT_EQ(said.size(), 1u);
+    EXPECT_NE(said[0].find(commitment), std::string::npos);
+    EXPECT_NE(read_file(options.case_dir / "demo.json")->find(commitment), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(options.case_dir / "verdict.json"));
+    EXPECT_EQ(blind.probe_seed, 12u);
+    EXPECT_FALSE(blind.resume);
+    EXPECT_TRUE(dealer_runs());
+    return kConfirmedVerdict;
+  });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->match);
+  EXPECT_EQ(result->exit_code, 1);
+  EXPECT_EQ(result->planted.host, "prefix_cache");
+  const auto json = nlohmann::json::parse(result->json);
+  EXPECT_EQ(json.at("planted").at("switch"), "prefix_cache");
+  EXPECT_EQ(json.at("match"), true);
+  EXPECT_GE(json.at("seconds"), 0);
+  EXPECT_FALSE(dealer_runs());
+}
+
+TEST_F(Demo, RefusesAnEnvelopeThatChangedMeanwhile) {
+  const auto result = run_demo(options, [&](const DemoCase&) -> Result<std::string> {
+    std::ofstream(envelope_of(options.case_dir), std::ios::app) << " ";
+    return kConfirmedVerdict;
+  });
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("was changed"), std::string::npos);
+}
+
+TEST_F(Demo, NeverOverwritesACase) {
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
+  ASSERT_TRUE(run_demo(options, investigate));
+  const auto again = run_demo(options, investigate);
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message.find("--resume"), std::string::npos);
+}
+
+TEST_F(Demo, ResumesTheSameDealUntilThereIsAVerdict) {
+  ASSERT_FALSE(run_demo(options, [](const DemoCase&) -> Result<std::string> { return error("stopped"); }));
+  const std::string envelope = *read_file(envelope_of(options.case_dir));
+  const std::string promise = *read_file(options.case_dir / "demo.json");
+  const std::string deployment = *read_file(options.case_dir / "deployment.toml");
+  EXPECT_FALSE(dealer_runs());
+
+  options.resume = true;
+  options.seed.reset();
+  int investigations = 0;
+  const auto investigate = [&](const DemoCase& blind) -> Result<std::string> {
+    ++investigations;
+    EXPECT_TRUE(blind.resume);
+    EXPECT_EQ(blind.probe_seed, 12u);
+    EXPECT_EQ(*read_file(blind.deployment), deployment);
+    return kConfirmedVerdict;
+  };
+  ASSERT_TRUE(run_demo(options, investigate));
+  ASSERT_TRUE(run_demo(options, investigate));
+  EXPECT_EQ(investigations, 1);
+  EXPECT_EQ(*read_file(envelope_of(options.case_dir)), envelope);
+  EXPECT_EQ(*read_file(options.case_dir / "demo.json"), promise);
+}
+
+TEST_F(Demo, ResumesACaseThatStoppedBeforeItsPromise) {
+  options.resume = true;
+  const auto result = run_demo(options, [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->match);
+}
+
+TEST_F(Demo, SaysWhatIsWrongWithTheDealer) {
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
+  options.executable = folder / "missing";
+  EXPECT_FALSE(run_demo(options, investigate));
+  options.resume = true;
+  options.executable = "/bin/false";
+  EXPECT_FALSE(run_demo(options, investigate));
+}
+
+TEST_F(Demo, DeploymentNamesEverySwitchAndNothingOfThePlant) {
+  const std::string text = demo_deployment(options, "/tmp/a\"b");
+  EXPECT_NE(text.find(R"(PLUMB_DEALER = "/tmp/a\"b")"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"(on = { args = ["--set", "attention.split_k=on"] })"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("--port", "{port:server}")"), std::string::npos) << text;
+}
+
+TEST(CompareWithPlanted, GivesTheExitCodesOfTheDemo) {
+  const Planted none{.kind = "none"};
+  const Planted cache{.kind = "cmp-state-not-cached", .host = "prefix_cache"};
+  const auto of = [](const char* verdict, const Planted& planted) { return *compare_with_planted(verdict, planted); };
+  EXPECT_EQ(of(kCleanVerdict, none).exit_code, 0);
+  EXPECT_EQ(of(kConfirmedVerdict, cache).exit_code, 1);
+  EXPECT_EQ(of(kConfirmedVerdict, none).exit_code, 3);
+  EXPECT_EQ(of(kCleanVerdict, cache).exit_code, 3);
+  EXPECT_EQ(of(kConfirmedVerdict, Planted{.kind = "x", .host = "attention.split_k"}).exit_code, 3);
+  EXPECT_EQ(of(R"({"verdict": "confirmed", "culprits": [{"switch": "prefix_cache", "side": "off"}]})", cache).exit_code,
+            3);
+  EXPECT_EQ(of(R"({"verdict": "confirmed", "culprits": [{"switch": "prefix_cache", "side": "on"},
+                                                       {"switch": "attention.split_k", "side": "on"}]})",
+               cache)
+                .exit_code,
+            3);
+  EXPECT_EQ(of(R"({"verdict": "inconclusive", "culprits": []})", cache).exit_code, 2);
+  EXPECT_FALSE(compare_with_planted("{}", none));
+}
+
+}  // namespace
+}  // namespace plumb::investigator

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "investigator/deployment.h"
+
+namespace plumb::investigator {
+
+/// What an error of a check points at: "process server", "endpoint 0", "switch a" or "" for the file as a whole.
+using Locate = std::function<std::string(const std::string& item)>;
+
+/// Everything about a deployment that one item alone does not show: names, references, cycles, ports, launchability as
+/// deployed. `locate` gives the "file:line: " of an item for the message.
+Result<void> check_deployment(const Deployment& deployment, const Locate& locate);
+
+/// Names in every "{port:NAME}" of the text, in order; an error on "{port:" without a name or an end.
+Result<std::vector<std::string>> port_names(std::string_view text);
+
+/// The text with each "{port:NAME}" replaced by what `port` gives for NAME.
+std::string fill_ports(std::string_view text, const std::function<std::string(const std::string&)>& port);
+
+/// The port of "http://HOST[:PORT][/PATH]", 80 when it names none; an error when it is not of that form.
+Result<int> port_of_url(const std::string& url);
+
+/// Whether the name matches a glob of literal characters, `*` and `?`.
+bool matches_glob(std::string_view glob, std::string_view name);
+
+/// Whether the switch acts on the process.
+bool acts_on(const SwitchSpec& spec, const std::string& process);
+
+/// The reason why plumb does not take the pattern as a `ready.log` expression, or "". POSIX extended syntax without
+/// repetition counts and back-references, so that matching hostile logs stays linear in the length of a line.
+std::string refuse_log_regex(const std::string& pattern);
+
+}  // namespace plumb::investigator

@@ -1,0 +1,338 @@
+#include "investigator/deployment.h"
+
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "investigator/deployment_check.h"
+
+namespace plumb::investigator {
+namespace {
+
+constexpr char kFull[] = R"(
+[deployment]
+name = "pd"
+restart = "allowed"
+start_timeout_s = 90
+max_parallel = 1
+
+[[process]]
+name = "prefill0"
+role = "prefill"
+command = ["engine", "--port", "{port:prefill0}"]
+env = {CUDA_VISIBLE_DEVICES = "0,1"}
+cwd = "/tmp"
+ready = {http = "/health", log = "ready|listening", generate = false}
+stop = {signal = "INT", grace_s = 2.5}
+via = "local"
+log = "case"
+
+[[process]]
+name = "router"
+role = "router"
+command = ["router", "--prefill", "http://127.0.0.1:{port:prefill0}", "--port", "{port:router}"]
+after = ["prefill0"]
+
+[[endpoint]]
+url = "http://127.0.0.1:{port:router}"
+api = "chat"
+model = "m"
+key_env = "KEY"
+headers = {X-A = "b"}
+max_in_flight = 4
+
+[request]
+temperature = 0.5
+answer_tokens = 32
+extra = {chat_template_kwargs = {thinking = false}, n = 1, list = [1, 2.5, "x"]}
+
+[[switch]]
+name = "attention.split_k"
+processes = ["prefill*"]
+sides = {off = {env = {SPLIT = "0"}}, on = {args = ["--split"], body = {a = {b = true}}}}
+deployed = "on"
+requires = ["cache"]
+cost_s = 3
+phase = "decode"
+shift = 0.01
+
+[[switch]]
+name = "cache"
+sides = {off = {args = ["--no-cache"]}, on = {}}
+conflicts = ["slow"]
+working_off = false
+
+[[switch]]
+name = "slow"
+sides = {off = {}, on = {body = {slow = 1}}}
+deployed = "off"
+apply = "request"
+
+[facts]
+window = 128
+max_len = 4096
+)";
+
+TEST(Deployment, EveryKeyOfTheFormIsRead) {
+  const auto parsed = parse_deployment(kFull, "pd.toml");
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  const Deployment& d = *parsed;
+  EXPECT_EQ(d.name, "pd");
+  EXPECT_EQ(d.start_timeout_s, 90);
+  ASSERT_EQ(d.processes.size(), 2u);
+  EXPECT_EQ(d.processes[0].role, "prefill");
+  EXPECT_EQ(d.processes[0].command.back(), "{port:prefill0}");
+  EXPECT_EQ(d.processes[0].env.at("CUDA_VISIBLE_DEVICES"), "0,1");
+  EXPECT_EQ(d.processes[0].cwd, "/tmp");
+  EXPECT_EQ(d.processes[0].ready_http, "/health");
+  EXPECT_EQ(d.processes[0].ready_log_regex, "ready|listening");
+  EXPECT_FALSE(d.processes[0].ready_generate);
+  EXPECT_EQ(d.processes[0].stop_signal, SIGINT);
+  EXPECT_EQ(d.processes[0].stop_grace_s, 2.5);
+  EXPECT_EQ(d.processes[1].after, std::vector<std::string>{"prefill0"});
+  EXPECT_TRUE(d.processes[1].ready_generate);
+  ASSERT_EQ(d.endpoints.size(), 1u);
+  EXPECT_EQ(d.endpoints[0].api, "chat");
+  EXPECT_EQ(d.endpoints[0].model, "m");
+  EXPECT_EQ(d.endpoints[0].key_env, "KEY");
+  EXPECT_EQ(d.endpoints[0].headers.at("X-A"), "b");
+  EXPECT_EQ(d.endpoints[0].max_in_flight, 4);
+  EXPECT_EQ(d.request.temperature, 0.5);
+  EXPECT_EQ(d.request.answer_tokens, 32);
+  EXPECT_EQ(d.request.extra, R"({"chat_template_kwargs":{"thinking":false},"list":[1,2.5,"x"],"n":1})");
+  ASSERT_EQ(d.switches.size(), 3u);
+  EXPECT_EQ(d.switches[0].off.env.at("SPLIT"), "0");
+  EXPECT_EQ(d.switches[0].on.args, std::vector<std::string>{"--split"});
+  EXPECT_EQ(d.switches[0].on.body, R"({"a":{"b":true}})");
+  EXPECT_EQ(d.switches[0].needs, std::vector<std::string>{"cache"});
+  EXPECT_EQ(d.switches[0].cost_s, 3);
+  EXPECT_EQ(d.switches[0].phase, "decode");
+  EXPECT_EQ(d.switches[0].shift, 0.01);
+  EXPECT_TRUE(d.switches[0].deployed_on);
+  EXPECT_EQ(d.switches[1].shift, -1);
+  EXPECT_FALSE(d.switches[1].working_off);
+  EXPECT_FALSE(d.switches[2].deployed_on);
+  EXPECT_EQ(d.switches[2].apply, "request");
+  EXPECT_EQ(d.facts, (std::map<std::string, std::int64_t>{{"max_len", 4096}, {"window", 128}}));
+}
+
+TEST(Deployment, VariantsFollowRequiresConflictsAndWorkingOff) {
+  const auto d = parse_deployment(kFull, "pd.toml");
+  ASSERT_TRUE(d);
+  EXPECT_EQ(as_deployed(*d), (Variant{true, true, false}));
+  EXPECT_EQ(reference_variant(*d), (Variant{false, true, false}));
+  EXPECT_EQ(describe(*d, {false, true, true}), "attention.split_k=off cache=on slow=on");
+  EXPECT_TRUE(check_variant(*d, {true, true, false}));
+  const auto conflict = check_variant(*d, {false, true, true});
+  ASSERT_FALSE(conflict);
+  EXPECT_EQ(conflict.error().message, "switches cache and slow are both on and conflict");
+  EXPECT_FALSE(check_variant(*d, {false, false, false}));
+  Deployment free = *d;
+  free.switches[1].working_off = true;
+  const auto needed = check_variant(free, {true, false, false});
+  ASSERT_FALSE(needed);
+  EXPECT_EQ(needed.error().message, "switch attention.split_k is on and requires cache, which is off");
+}
+
+// A minimal file with one line exchanged or added.
+std::string minimal(const std::string& process = "", const std::string& endpoint = "", const std::string& rest = "") {
+  return "[[process]]\nname = \"s\"\ncommand = [\"engine\", \"{port:s}\"]\n" + process + "\n" +
+         "[[endpoint]]\nurl = \"http://127.0.0.1:{port:s}\"\n" + endpoint + "\n" + rest;
+}
+
+std::string message_of(const std::string& text) {
+  const auto parsed = parse_deployment(text, "d.toml");
+  return parsed ? "accepted" : parsed.error().message;
+}
+
+TEST(Deployment, UnknownKeysAreRefusedWithFileLineAndWhatIsKnown) {
+  EXPECT_EQ(message_of(minimal()), "accepted");
+  EXPECT_EQ(
+      message_of(minimal("comand = 1")),
+      "d.toml:4: unknown key \"comand\" in [[process]]; known here: name, role, command, env, cwd, after, ready, stop, "
+      "via, log");
+  EXPECT_EQ(
+      message_of(minimal("", "", "[fact]\nwindow = 1")),
+      "d.toml:8: unknown key \"fact\" in the file; known here: deployment, process, endpoint, request, switch, facts");
+  EXPECT_NE(message_of(minimal("ready = {htp = \"/\"}"))
+                .find("d.toml:4: unknown key \"htp\" in [[process]] ready; known "
+                      "here: http, log, generate"),
+            std::string::npos);
+}
+
+struct Refusal {
+  std::string text, part;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.part; }
+
+class Refused : public testing::TestWithParam<Refusal> {};
+
+TEST_P(Refused, WithWhatIsWrong) {
+  const std::string message = message_of(GetParam().text);
+  EXPECT_NE(message.find(GetParam().part), std::string::npos) << message;
+  EXPECT_EQ(message.rfind("d.toml:", 0), 0u) << message;
+}
+
+std::string with_switch(const std::string& lines, const std::string& sides = "{off = {}, on = {args = [\"x\"]}}") {
+  return minimal("", "", "[[switch]]\nname = \"a\"\nsides = " + sides + "\n" + lines);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Later, Refused,
+    testing::Values(Refusal{minimal("via = \"ssh\""), "via other than \"local\" is not supported yet"},
+                    Refusal{minimal("gpus = [0]"), "gpus is not supported yet: set CUDA_VISIBLE_DEVICES"},
+                    Refusal{minimal("cpus = \"0-3\""), "cpus is not supported yet"},
+                    Refusal{minimal("host = \"h\""), "host is not supported yet"},
+                    Refusal{minimal("shell = true"), "shell is not supported yet"},
+                    Refusal{minimal("stop = {wait = \"x\"}"), "wait is not supported yet"},
+                    Refusal{minimal("", "role = \"prefill\""), "role is not supported yet"},
+                    Refusal{minimal("", "requests_per_min = 3"), "requests_per_min is not supported yet"},
+                    Refusal{minimal("", "max_tokens_total = 3"), "max_tokens_total is not supported yet"},
+                    Refusal{minimal("", "", "[deployment]\nmodel_config = \"x\""), "model_config is not supported yet"},
+                    Refusal{minimal("", "", "[deployment]\nmax_parallel = 2"), "max_parallel must be"},
+                    Refusal{minimal("", "", "[request]\nthinking_tokens = 2"), "thinking_tokens is not supported yet"},
+                    Refusal{minimal("", "", "[facts]\nratios = [4]"), "ratios is not supported yet"},
+                    Refusal{with_switch("apply = \"patch\""), "\"patch\" is not supported yet"},
+                    Refusal{with_switch("", "{off = {}, on = {patch = \"f\"}}"), "patch is not supported yet"},
+                    Refusal{with_switch("", "{off = {}, on = {args = [\"x\"]}, auto = {}}"),
+                            "more sides than off and on are not supported yet"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, Refused,
+    testing::Values(Refusal{"name = ", "d.toml:1: "}, Refusal{"restart =\xc9\x8fort", "d.toml:1: "},
+                    Refusal{std::string("a\0\0b = 1", 9), "d.toml:1: a control character"},
+                    Refusal{"process = 3", "must be a list of tables"},
+                    Refusal{"[process]\nname = \"a\"", "must be a list of tables: write [[process]]"},
+                    Refusal{"process = [3]", "must hold tables"},
+                    Refusal{"deployment = 3", "deployment must be a table"},
+                    Refusal{"[[process]]\nname = \"s\"", "d.toml:1: [[process]] has no command"},
+                    Refusal{minimal("command = 3"), "d.toml:4: "},
+                    Refusal{minimal("env = {A = 1}"), "env.A must be a string"},
+                    Refusal{minimal("env = {\"A=B\" = \"\"}"), "holds neither '='"},
+                    Refusal{minimal("env = {A = \"\\u0000\"}"), "NUL"},
+                    Refusal{minimal("role = \"chef\""), "\"chef\" is none of server, prefill, decode, router"},
+                    Refusal{minimal("ready = {http = \"health\"}"), "must be a path"},
+                    Refusal{minimal("ready = {generate = 1}"), "must be true or false"},
+                    Refusal{minimal("stop = {signal = \"SEGV\"}"), "is none of TERM"},
+                    Refusal{minimal("stop = {grace_s = -1}"), "from 0 to 3600"},
+                    Refusal{minimal("stop = {grace_s = nan}"), "from 0 to 3600"},
+                    Refusal{minimal("", "max_in_flight = 0"), "from 1 to 1024"},
+                    Refusal{minimal("", "headers = {A = \"x\\r\\nB: y\"}"), "control character"},
+                    Refusal{minimal("", "", "[request]\nextra = {a = inf}"), "JSON has no"},
+                    Refusal{minimal("", "", "[request]\nextra = {a = 2020-01-01}"), "JSON has no"},
+                    Refusal{minimal("", "", "[facts]\nwindow = \"x\""), "window must be an integer"},
+                    Refusal{minimal("", "", "[deployment]\nrestart = \"maybe\""), "none of allowed, never"},
+                    Refusal{with_switch("", "{on = {args = [\"x\"]}}"), "has no off"},
+                    Refusal{minimal("", "", "[[switch]]\nname = \"a\""), "has no sides"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    References, Refused,
+    testing::Values(
+        Refusal{"[deployment]\nrestart = \"allowed\"", "no [[process]]"},
+        Refusal{"[[process]]\nname = \"s\"\ncommand = [\"e\"]", "no [[endpoint]]"},
+        Refusal{"[[process]]\nname = \"s\"\ncommand = []", "command must not be empty"},
+        Refusal{"[[process]]\nname = \"s\"\ncommand = [\"\"]", "command must not be empty"},
+        Refusal{minimal("", "", "[[process]]\nname = \"s\"\ncommand = [\"e\"]"),
+                "d.toml:8: process \"s\" exists twice"},
+        Refusal{minimal("", "", "[[process]]\nname = \"a/b\"\ncommand = [\"e\"]"), "process name \"a/b\""},
+        Refusal{minimal("", "", "[[process]]\nname = \"..\"\ncommand = [\"e\"]"), "process name \"..\""},
+        Refusal{minimal("after = [\"t\"]"), "d.toml:1: process s: after names no process \"t\"; known: s"},
+        Refusal{minimal("after = [\"s\"]"), "waits for itself"},
+        Refusal{minimal("after = [\"t\"]", "", "[[process]]\nname = \"t\"\ncommand = [\"e\"]\nafter = [\"s\"]"),
+                "waits for itself"},
+        Refusal{minimal("env = {P = \"{port:t}\"}"), "{port:t} names no process; known: s"},
+        Refusal{minimal("env = {P = \"{port:s\"}"), "closing brace"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://127.0.0.1:{port:}\""), "needs the name"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"https://127.0.0.1:1\""), "https is not supported yet"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"127.0.0.1:1\""), "must be http://HOST:PORT"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://127.0.0.1:0\""), "must be http://HOST:PORT"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://127.0.0.1:1/v1\""), "leave the /v1 away"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://10.0.0.1:1\""), "processes run on this machine"},
+        Refusal{"[[process]]\nname = \"s\"\ncommand = [\"e\"]\nready = {http = \"/h\"}\n[[endpoint]]\nurl = "
+                "\"http://127.0.0.1:1\"",
+                "put {port:s} into its command"},
+        Refusal{minimal("ready = {log = \"(\"}"), "ready.log \"(\""},
+        Refusal{minimal("ready = {log = \"(a){99}\"}"), "repetition counts"},
+        Refusal{minimal("ready = {log = '(a)\\1'}"), "back-references"},
+        Refusal{minimal("", "", "[deployment]\nrestart = \"never\""), "restart = \"never\" with [[process]]"},
+        Refusal{with_switch("", "{off = {}, on = {}}"), "both sides are empty"},
+        Refusal{with_switch("", "{off = {args = [\"x\"]}, on = {args = [\"x\"]}}"), "both sides are equal"},
+        Refusal{with_switch("apply = \"request\""), "env and args need a launch"},
+        Refusal{with_switch("processes = [\"x*\"]"), "processes \"x*\" matches no process; known: s"},
+        Refusal{with_switch("requires = [\"b\"]"), "requires names no switch \"b\"; known: a"},
+        Refusal{with_switch("conflicts = [\"a\"]"), "conflicts itself"},
+        Refusal{with_switch("deployed = \"auto\""), "is none of on, off"},
+        Refusal{with_switch("deployed = \"off\"\nworking_off = false"), "does not launch"},
+        Refusal{with_switch(
+                    "requires = [\"b\"]\n[[switch]]\nname = \"b\"\ndeployed = \"off\"\nsides = {off = {}, on = {args "
+                    "= [\"y\"]}}"),
+                "as deployed: switch a is on and requires b, which is off"}));
+
+TEST(Deployment, RunningEndpointsNeedNoProcess) {
+  const auto d = parse_deployment(
+      "[deployment]\nrestart = \"never\"\n[[endpoint]]\nurl = \"http://10.0.0.1:80\"\n[[switch]]\nname = \"t\"\napply "
+      "= "
+      "\"request\"\nsides = {off = {}, on = {body = {x = 1}}}",
+      "folder/remote.toml");
+  ASSERT_TRUE(d) << d.error().message;
+  EXPECT_EQ(d->name, "remote");
+}
+
+TEST(Deployment, SizeAndNestingAreBounded) {
+  EXPECT_NE(message_of(std::string(2u << 20, ' ')).find("longer than"), std::string::npos);
+  std::string nested = "a = ", dotted = "a";
+  for (int i = 0; i < 5000; ++i) nested += "[", dotted += ".a";
+  EXPECT_NE(message_of(nested), "accepted");
+  EXPECT_NE(message_of(dotted + " = 1").find("dots"), std::string::npos);
+}
+
+TEST(Deployment, FilesThatCannotBeReadAreNamed) {
+  const auto missing = load_deployment("/no/such/file.toml");
+  ASSERT_FALSE(missing);
+  EXPECT_NE(missing.error().message.find("/no/such/file.toml"), std::string::npos);
+  EXPECT_FALSE(load_deployment("/tmp"));
+}
+
+TEST(Deployment, TheDocumentedExampleIsAccepted) {
+  std::ifstream in(PLUMB_SOURCE_DIR "/docs/deployment.md");
+  ASSERT_TRUE(in);
+  std::string line, example;
+  bool inside = false;
+  while (std::getline(in, line)) {
+    if (line == "```toml")
+      inside = true;
+    else if (line == "```")
+      inside = false;
+    else if (inside)
+      example += line + "\n";
+  }
+  ASSERT_FALSE(example.empty());
+  const auto parsed = parse_deployment(example, "docs/deployment.md");
+  EXPECT_TRUE(parsed) << parsed.error().message;
+}
+
+TEST(Glob, StarsAndQuestionMarks) {
+  EXPECT_TRUE(matches_glob("decode*", "decode12"));
+  EXPECT_TRUE(matches_glob("*", ""));
+  EXPECT_TRUE(matches_glob("*a*b", "xaaxbb"));
+  EXPECT_TRUE(matches_glob("d?", "d1"));
+  EXPECT_FALSE(matches_glob("d?", "d"));
+  EXPECT_FALSE(matches_glob("decode", "decode0"));
+  EXPECT_FALSE(matches_glob("*a", "ab"));
+}
+
+TEST(Ports, AreFilledInWhereverTheyStand) {
+  const auto port = [](const std::string& name) { return name == "a" ? "1" : "22"; };
+  EXPECT_EQ(fill_ports("x{port:a}y{port:b}{port:a}", port), "x1y221");
+  EXPECT_EQ(fill_ports("{port} {p}", port), "{port} {p}");
+  EXPECT_EQ(port_of_url("http://[::1]:81/x").value_or(0), 81);
+  EXPECT_EQ(port_of_url("http://[::1]").value_or(0), 80);
+  EXPECT_FALSE(port_of_url("http://:81"));
+}
+
+}  // namespace
+}  // namespace plumb::investigator

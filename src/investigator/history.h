@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "investigator/deployment.h"
+#include "investigator/grade.h"
+#include "investigator/probes.h"
+
+namespace plumb::investigator {
+
+/// One request of a trial, as answered.
+struct StepRecord {
+  std::string step;
+  std::string prompt_hash;  // xxh3, 128 bits, hex, of the request's prompt
+  std::string expected;
+  std::string text;  // raw reply
+  std::string finish_reason;
+  Grade grade = Grade::infrastructure;
+  std::string detail;
+  bool graded = false;
+  bool wants_hit = false;
+  std::optional<int> prompt_tokens;  // as the server counts
+  int expected_tokens = 0;           // as the phantom's rule counts
+  std::optional<int> cached_tokens;
+  double seconds = 0;
+};
+
+/// One probe on one launch of one variant with one seed.
+struct TrialRecord {
+  ItemId item;
+  Wording wording = Wording::phantom;
+  std::vector<StepRecord> steps;
+  Grade grade = Grade::infrastructure;  // a failing step's, else infrastructure if any, else right
+  double at_s = 0;                      // since the investigation began
+
+  std::int64_t tokens() const;
+};
+/// The grade of a trial from its steps.
+Grade worst_grade(const std::vector<StepRecord>& steps);
+
+struct LaunchRecord {
+  enum class Status {
+    open,        // may still get trials
+    done,        // ended by us
+    infeasible,  // this combination cannot run
+    failed,      // could not be started or did not get ready, for another reason
+    died         // ended while trials were still to do
+  };
+  std::int64_t id = 0;
+  std::string label;  // "search/1/cure/prefix_cache": unique; names the purpose
+  Variant variant;
+  Status status = Status::open;
+  std::string message;
+  int starts = 0;  // above 1: interrupted and continued in a new process
+  double ready_s = 0;
+  std::vector<TrialRecord> trials;
+};
+std::string_view status_name(LaunchRecord::Status status);
+Result<LaunchRecord::Status> parse_status(std::string_view name);
+
+/// Everything observed so far, in order: what the journal holds. Decisions are functions of this alone.
+struct History {
+  std::vector<LaunchRecord> launches;
+  double elapsed_s = 0;  // time spent, interruptions excluded
+
+  const LaunchRecord* find(std::string_view label) const;
+  int starts() const;
+  std::int64_t tokens() const;
+};
+
+/// Failures among resolved trials.
+struct Counts {
+  int failures = 0;
+  int trials = 0;
+  Counts& operator+=(const Counts& other) {
+    failures += other.failures;
+    trials += other.trials;
+    return *this;
+  }
+};
+
+}  // namespace plumb::investigator

@@ -1,0 +1,415 @@
+#include "investigator/investigate.h"
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "investigator/report.h"
+
+namespace plumb::investigator {
+namespace {
+
+using Status = LaunchRecord::Status;
+
+constexpr const char* kJournal = "journal.sqlite";
+constexpr const char* kDeployment = "deployment.toml";
+
+// Exclusive use of a case folder, until the process ends or this is destroyed.
+class CaseLock {
+ public:
+  static Result<CaseLock> take(const std::filesystem::path& case_dir) {
+    const auto file = case_dir / "lock";
+    const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return error("{}: cannot be created: {}", file.string(), std::strerror(errno));
+    CaseLock lock(fd);
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
+      return error("{}: another plumb is working on this case; wait for it or choose another folder",
+                   case_dir.string());
+    return lock;
+  }
+  CaseLock(CaseLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  CaseLock& operator=(CaseLock&&) = delete;
+  ~CaseLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  explicit CaseLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+Result<std::string> read_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return error("{}: cannot be read", file.string());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string prompt_text(const Ask& ask) {
+  if (ask.messages.empty()) return ask.prompt;
+  std::string text;
+  for (const Message& m : ask.messages) text += m.role + "\n" + m.content + "\n";
+  return text;
+}
+
+StepRecord ask_one(World& world, const Ask& ask) {
+  const Reply reply = world.ask(ask);
+  StepRecord s;
+  s.step = ask.step;
+  s.prompt_hash = hash_text(prompt_text(ask));
+  s.expected = ask.expected;
+  s.text = reply.text;
+  s.finish_reason = reply.finish_reason;
+  s.graded = !ask.expected.empty();
+  s.wants_hit = ask.wants_hit;
+  s.prompt_tokens = reply.prompt_tokens;
+  s.expected_tokens = ask.prompt_tokens;
+  s.cached_tokens = reply.cached_tokens;
+  s.seconds = reply.seconds;
+  if (s.graded) {
+    const Graded graded = grade_reply(reply, ask);
+    s.grade = graded.grade;
+    s.detail = graded.detail;
+  } else if (reply.kind == Reply::Kind::answered) {
+    s.grade = Grade::right;
+  } else {
+    // A primer or weak check that got no text: nothing to grade, so it is unresolved, whatever the reason.
+    s.grade = Grade::infrastructure;
+    s.detail = reply.text;
+  }
+  return s;
+}
+
+// Carries one investigation from step to step.
+class Driver {
+ public:
+  Driver(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress)
+      : plan_(plan), world_(world), journal_(journal), progress_(progress), shape_(shape_of(plan.deployment)) {}
+
+  Result<Outcome> run() {
+    auto history = journal_.read();
+    if (!history) return tl::unexpected(history.error());
+    history_ = std::move(*history);
+    begin_s_ = world_.now_s() - history_.elapsed_s;
+    for (;;) {
+      history_.elapsed_s = elapsed();
+      NextStep next = next_step(plan_, history_);
+      if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label))
+        if (auto closed = close(Status::done, ""); !closed) return tl::unexpected(closed.error());
+      if (!next.wanted) return Outcome{std::move(next.findings), std::move(history_), plan_.seed};
+      if (auto done = perform(*next.wanted); !done) return tl::unexpected(done.error());
+    }
+  }
+
+ private:
+  double elapsed() { return world_.now_s() - begin_s_; }
+
+  void tell(Progress p) {
+    if (!progress_) return;
+    p.launches = history_.starts();
+    p.elapsed_s = elapsed();
+    progress_(p);
+  }
+
+  LaunchRecord& record() {
+    CHECK(!history_.launches.empty());
+    return history_.launches.back();
+  }
+
+  Result<void> perform(const Wanted& wanted) {
+    if (open_ == nullptr) {
+      auto started = start(wanted);
+      if (!started) return tl::unexpected(started.error());
+      if (!*started) return {};
+    }
+    right_ = done_ = 0;
+    for (const TrialRecord& t : record().trials) count(t.grade);
+    const int total = done_ + static_cast<int>(missing(wanted).size());
+    Progress p{.kind = Progress::Kind::launch, .label = wanted.label, .text = wanted.why};
+    p.variant = describe(plan_.deployment, wanted.variant);
+    why_ = wanted.why;
+    p.total = total;
+    p.done = done_;
+    p.right = right_;
+    tell(p);
+    for (const auto& [item, wording] : missing(wanted)) {
+      if (elapsed() >= plan_.limits.max_minutes * 60) return close(Status::died, "the time budget ended here");
+      TrialRecord t = run_trial(world_, item, wording, shape_);
+      t.at_s = elapsed();
+      if (auto written = journal_.add_trial(record().id, t); !written) return written;
+      count(t.grade);
+      p.kind = Progress::Kind::trial;
+      p.cell = item.cell;
+      p.grade = t.grade;
+      p.done = done_;
+      p.right = right_;
+      const bool unresolved = t.grade == Grade::infrastructure;
+      record().trials.push_back(std::move(t));
+      tell(p);
+      std::string why;
+      if (unresolved && !world_.alive(why)) return close(Status::died, why);
+    }
+    return {};
+  }
+
+  std::vector<std::pair<ItemId, Wording>> missing(const Wanted& wanted) {
+    std::vector<std::pair<ItemId, Wording>> items;
+    for (const auto& item : wanted.items)
+      if (std::none_of(record().trials.begin(), record().trials.end(),
+                       [&](const TrialRecord& t) { return t.item == item.first && t.wording == item.second; }))
+        items.push_back(item);
+    return items;
+  }
+
+  void count(Grade grade) {
+    ++done_;
+    right_ += grade == Grade::right ? 1 : 0;
+  }
+
+  // Launches what is wanted; false: that failed, and the journal says so. A launch that was open when the process
+  // before us ended is continued in a new process: its trials are independent of each other.
+  Result<bool> start(const Wanted& wanted) {
+    if (history_.find(wanted.label) == nullptr) {
+      LaunchRecord l;
+      l.id = static_cast<std::int64_t>(history_.launches.size()) + 1;
+      l.label = wanted.label;
+      l.variant = wanted.variant;
+      history_.launches.push_back(std::move(l));
+    }
+    CHECK(record().label == wanted.label);
+    LaunchRecord& l = record();
+    ++l.starts;
+    if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
+    const auto ready = world_.launch(wanted.variant, l.id);
+    if (!ready) {
+      const bool infeasible = ready.error().kind == LaunchFailure::Kind::infeasible;
+      l.status = infeasible ? Status::infeasible : Status::failed;
+      l.message = ready.error().message;
+      tell({.kind = Progress::Kind::note,
+            .label = l.label,
+            .text = fmt::format("{} did not launch: {}", l.label, l.message)});
+    } else {
+      l.ready_s = *ready;
+      open_ = &l;
+    }
+    if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
+    if (!ready && ready.error().kind == LaunchFailure::Kind::environment)
+      return error("{}: {}", l.label, ready.error().message);
+    return ready.has_value();
+  }
+
+  Result<void> close(Status status, const std::string& message) {
+    CHECK(open_ == &record());
+    open_ = nullptr;
+    record().status = status;
+    record().message = message;
+    tell({.kind = Progress::Kind::launch_end, .label = record().label, .text = why_, .right = right_, .done = done_});
+    // Before the stop, so that a kill during a slow stop does not reopen the launch.
+    if (auto written = journal_.put_launch(record(), elapsed()); !written) return written;
+    return world_.stop();
+  }
+
+  const Plan& plan_;
+  World& world_;
+  Journal& journal_;
+  const ProgressSink& progress_;
+  Shape shape_;
+  History history_;
+  LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
+  std::string why_;
+  double begin_s_ = 0;
+  int right_ = 0;
+  int done_ = 0;
+};
+
+std::uint64_t seed_from_system() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Limits& limits) {
+  auto cells = cells_of("all", {});
+  if (!cells) return tl::unexpected(cells.error());
+  const Shape shape = shape_of(deployment);
+  std::vector<std::string> fitting;
+  for (const std::string& cell : *cells) {
+    const auto items = make_item({cell, 1}, Wording::phantom, shape).asks;
+    const bool fits =
+        shape.max_len <= 0 || std::all_of(items.begin(), items.end(), [&](const Ask& a) {
+          return a.prompt_tokens + std::max(a.max_tokens, deployment.request.answer_tokens) <= shape.max_len;
+        });
+    if (fits) fitting.push_back(cell);
+  }
+  if (fitting.empty()) return error("[facts] max_len {}: no probe is that short", shape.max_len);
+  return Plan{deployment, seed, limits, fitting};
+}
+
+Result<Journal> open_or_create(const InvestigateOptions& options, const Plan& plan) {
+  const auto file = options.case_dir / kJournal;
+  const CaseIdentity identity{plan.seed, hash_text(options.deployment_toml), plan.cells};
+  // A kill between the two files of a new case leaves no journal: resuming then begins it.
+  if (!options.resume || !std::filesystem::exists(file)) return Journal::create(file, identity);
+  auto journal = Journal::open(file);
+  if (journal && journal->identity().deployment_hash != identity.deployment_hash)
+    return error("{}: the case was begun with another deployment file", options.case_dir.string());
+  return journal;
+}
+
+}  // namespace
+
+std::string hash_text(std::string_view text) {
+  const XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
+  return fmt::format("{:016x}{:016x}", h.high64, h.low64);
+}
+
+Shape shape_of(const Deployment& deployment) {
+  const auto fact = [&](const char* name) {
+    const auto it = deployment.facts.find(name);
+    return it == deployment.facts.end() ? 0 : static_cast<int>(it->second);
+  };
+  return {.window = fact("window"), .chunk = fact("chunk"), .page = fact("page"), .max_len = fact("max_len")};
+}
+
+TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape) {
+  TrialRecord t;
+  t.item = id;
+  t.wording = wording;
+  for (const Ask& ask : make_item(id, wording, shape).asks) {
+    t.steps.push_back(ask_one(world, ask));
+    if (t.steps.back().grade == Grade::infrastructure) break;
+  }
+  t.grade = worst_grade(t.steps);
+  return t;
+}
+
+Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress) {
+  return Driver(plan, world, journal, progress).run();
+}
+
+Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options) {
+  if (deployment.restart == "never")
+    return error("deployment {}: restart = \"never\" cannot be investigated yet; probe it with: plumb probe URL",
+                 deployment.name);
+  if (deployment.endpoints.empty()) return error("deployment {}: no [[endpoint]] to ask", deployment.name);
+  std::error_code failed;
+  std::filesystem::create_directories(options.case_dir / "logs", failed);
+  if (failed) return error("{}: cannot be created: {}", options.case_dir.string(), failed.message());
+  auto lock = CaseLock::take(options.case_dir);
+  if (!lock) return tl::unexpected(lock.error());
+  auto plan = plan_of(deployment, options.seed ? *options.seed : seed_from_system(), options.limits);
+  if (!plan) return tl::unexpected(plan.error());
+  auto journal = open_or_create(options, *plan);
+  if (!journal) return tl::unexpected(journal.error());
+  plan->seed = journal->identity().seed;
+  plan->cells = journal->identity().cells;
+  if (auto done = write_atomically(options.case_dir / kDeployment, options.deployment_toml); !done)
+    return tl::unexpected(done.error());
+
+  LaunchedWorld world(plan->deployment, options.case_dir / "logs", {});
+  auto outcome = run_investigation(*plan, world, *journal, options.progress);
+  if (!outcome) return outcome;
+  const Case c{*plan, options.deployment_toml, std::move(*outcome), true};
+  if (auto done = write_reports(options.case_dir, c); !done) return tl::unexpected(done.error());
+  return c.outcome;
+}
+
+Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limits) {
+  auto toml = read_file(case_dir / kDeployment);
+  if (!toml) return tl::unexpected(toml.error());
+  auto deployment = parse_deployment(*toml, (case_dir / kDeployment).string());
+  if (!deployment) return tl::unexpected(deployment.error());
+  auto journal = Journal::open(case_dir / kJournal);
+  if (!journal) return tl::unexpected(journal.error());
+  if (journal->identity().deployment_hash != hash_text(*toml))
+    return error("{}: deployment.toml is not the file the case was begun with", case_dir.string());
+  auto history = journal->read();
+  if (!history) return tl::unexpected(history.error());
+  Case c{{std::move(*deployment), journal->identity().seed, limits, journal->identity().cells}, *toml, {}, false};
+  NextStep next = next_step(c.plan, *history);
+  c.ended = !next.wanted.has_value();
+  c.outcome = {std::move(next.findings), std::move(*history), c.plan.seed};
+  if (!c.ended) {
+    c.outcome.findings.verdict.verdict = "inconclusive";
+    c.outcome.findings.reasons.push_back("the case is not finished; go on with: plumb isolate CASE");
+  }
+  return c;
+}
+
+Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& limits, const ProgressSink& progress) {
+  auto before = read_case(case_dir, limits);
+  if (!before) return before;
+  InvestigateOptions options;
+  options.case_dir = case_dir;
+  options.deployment_toml = before->deployment_toml;
+  options.resume = true;
+  options.limits = limits;
+  options.progress = progress;
+  auto outcome = investigate(before->plan.deployment, options);
+  if (!outcome) return tl::unexpected(outcome.error());
+  before->outcome = std::move(*outcome);
+  before->ended = true;
+  return before;
+}
+
+Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits) {
+  auto plan = plan_of(deployment, 1, limits);
+  if (!plan) return tl::unexpected(plan.error());
+  const Variant deployed = as_deployed(deployment);
+  const Variant reference = reference_variant(deployment);
+  std::string out = fmt::format("as deployed: {}\nreference:   {}\n", describe(deployment, deployed),
+                                describe(deployment, reference));
+  out += fmt::format(
+      "budget: {} launches, {} minutes, {}\n", limits.max_restarts, limits.max_minutes,
+      limits.max_tokens == 0 ? std::string("any number of tokens") : fmt::format("{} tokens", limits.max_tokens));
+  out += "probes and prompt tokens of one trial:\n";
+  for (const std::string& cell : plan->cells) {
+    int tokens = 0;
+    for (const Ask& ask : make_item({cell, 1}, Wording::phantom, shape_of(deployment)).asks)
+      tokens += ask.prompt_tokens;
+    out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens, probe_of(cell).value()->asks);
+  }
+  std::size_t turned = 0;
+  for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
+  out += fmt::format(
+      "launches: 4 to 6 to measure as deployed and reference, and if something fails {} to turn each of {} switches in "
+      "both "
+      "directions, then about 6 fresh ones to confirm (more when launches differ from each other)\n",
+      2 * turned + 2, turned);
+  return out;
+}
+
+std::string summary(const Outcome& outcome) {
+  const Findings& f = outcome.findings;
+  const Verdict& v = f.verdict;
+  std::string out = fmt::format("verdict: {} (class {})\n", v.verdict, v.klass);
+  for (const Culprit& c : v.culprits) out += fmt::format("culprit: {}, {} side, {}\n", c.switch_name, c.side, c.word);
+  for (const Round& r : f.rounds)
+    for (const Contrast& c : r.contrasts)
+      out += fmt::format("evidence: {}: {}/{} against {}/{} launches failing, e-value {:.3g}\n", c.name, c.failed,
+                         c.pairs, c.wrongly_failed, c.pairs, c.e_value);
+  for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
+  for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
+  out +=
+      fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
+                  v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
+  return out;
+}
+
+Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits) {
+  auto c = read_case(case_dir, limits);
+  if (!c) return c;
+  if (auto done = write_reports(case_dir, *c); !done) return tl::unexpected(done.error());
+  return c;
+}
+
+}  // namespace plumb::investigator

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "investigator/investigation.h"
+#include "investigator/journal.h"
+#include "investigator/progress.h"
+#include "investigator/world.h"
+
+namespace plumb::investigator {
+
+struct InvestigateOptions {
+  std::filesystem::path case_dir;
+  /// The text of the deployment file; copied into the case as deployment.toml.
+  std::string deployment_toml;
+  std::optional<std::uint64_t> seed;  // empty: from the operating system; ignored when resuming
+  bool resume = false;                // false: the case must not have a journal yet
+  Limits limits;
+  ProgressSink progress;  // may be empty
+};
+
+struct Outcome {
+  Findings findings;
+  History history;
+  std::uint64_t seed = 0;
+};
+
+/// The whole pipeline: ground, isolation, confirmation, report. Writes into the case folder deployment.toml,
+/// journal.sqlite, logs/, report.md, report.json, reproduce.sh and prompt.json; the folder is locked meanwhile.
+/// Errors: the folder cannot be used (in use by another process, a journal of something else), bad deployment.
+Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options);
+
+/// The same in a given world, without case folder: asks `next_step`, runs it, writes the journal, until the end.
+Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress);
+
+/// One trial: its requests in order, graded. Stops early at an infrastructure failure.
+TrialRecord run_trial(World& world, const ItemId& item, Wording wording, const Shape& shape);
+
+/// What the deployment file says about window, chunk, page and maximum length.
+Shape shape_of(const Deployment& deployment);
+
+/// The verdict in a few lines, for a terminal.
+std::string summary(const Outcome& outcome);
+
+/// Reads a case again: what its journal holds and what follows from it. Launches nothing.
+struct Case {
+  Plan plan;
+  std::string deployment_toml;
+  Outcome outcome;
+  bool ended = false;
+};
+Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limits);
+
+/// Goes on with a case that was interrupted or stopped by a budget, from its own copy of the deployment file.
+Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& limits, const ProgressSink& progress);
+
+/// What an investigation would do and about what that costs; launches nothing.
+Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits);
+
+/// Writes report.md, report.json, reproduce.sh and its prompt from a case's journal alone.
+Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits);
+
+/// xxh3, 128 bits, as 32 hex digits.
+std::string hash_text(std::string_view text);
+
+}  // namespace plumb::investigator

@@ -1,0 +1,230 @@
+#include "investigator/investigate.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "investigator/probe_run.h"
+#include "investigator/prompt_reader.h"
+#include "investigator/report.h"
+#include "investigator/simulated_worlds.h"
+
+namespace plumb::investigator {
+namespace {
+
+using Json = nlohmann::json;
+
+// A server that reads prompts and remembers, unless a switch makes it forget what lies across the page boundary.
+class ReadingWorld : public World {
+ public:
+  std::optional<std::size_t> culprit;
+  int lives = 1'000'000;  // requests until the plug is pulled
+  int launches = 0;
+  int infeasible_after = 1'000'000;
+
+  tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t) override {
+    EXPECT_FALSE(running_) << "two launches at once";
+    if (++launches > infeasible_after)
+      return tl::unexpected(LaunchFailure{LaunchFailure::Kind::infeasible, "assertion failed"});
+    variant_ = variant;
+    running_ = true;
+    return 0.3;
+  }
+  Reply ask(const Ask& ask) override {
+    EXPECT_TRUE(running_);
+    if (--lives < 0) throw std::runtime_error("killed");
+    Reply r;
+    r.status = 200;
+    now_ += 0.01;
+    r.seconds = 0.01;
+    r.kind = Reply::Kind::answered;
+    r.finish_reason = "stop";
+    if (!ask.messages.empty()) {
+      r.text = "what";
+      return r;
+    }
+    r.prompt_tokens = phantom_tokens(ask.prompt);
+    r.cached_tokens = ask.wants_hit ? 128 : 0;
+    const std::string answer = testing::answer_from(ask.prompt);
+    r.text = answer.empty() ? " the old mill and the quiet river were near the small town today" : " " + answer;
+    const bool broken = culprit && variant_[*culprit];
+    if (broken && !answer.empty() && *r.prompt_tokens > 200) r.text = " A1" + answer.substr(2);
+    return r;
+  }
+  bool alive(std::string&) override { return running_; }
+  Result<void> stop() override {
+    running_ = false;
+    return {};
+  }
+  double now_s() override { return now_; }
+  void unplug() { running_ = false; }
+
+ private:
+  Variant variant_;
+  bool running_ = false;
+  double now_ = 0;
+};
+
+class InvestigateTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              fmt::format("case-{}-{}", ::getpid(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    plan_ = testing::plan_of(testing::switches_all_on(4), 11);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Journal new_journal(const std::string& name) {
+    return std::move(Journal::create(folder_ / name, {plan_.seed, "hash", plan_.cells}).value());
+  }
+
+  std::filesystem::path folder_;
+  Plan plan_;
+};
+
+TEST_F(InvestigateTest, FindsTheSwitchThatForgets) {
+  ReadingWorld world;
+  world.culprit = 2;
+  Journal journal = new_journal("a");
+  int right = 0;
+  const auto outcome =
+      run_investigation(plan_, world, journal, [&](const Progress& p) { right += p.right > 0 ? 1 : 0; });
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  const Verdict& v = outcome->findings.verdict;
+  EXPECT_EQ(v.verdict, "confirmed");
+  ASSERT_EQ(v.culprits.size(), 1u);
+  EXPECT_EQ(v.culprits[0], (Culprit{"s2", "on", {}, "damage"}));
+  EXPECT_TRUE(outcome->findings.floor.identical());
+  EXPECT_GT(right, 0);
+  // The whole run within the demo's time: 1,500 prompt tokens a second.
+  EXPECT_LE(outcome->history.tokens(), 250'000);
+}
+
+TEST_F(InvestigateTest, ACleanServerIsClean) {
+  ReadingWorld world;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->findings.verdict.verdict, "clean");
+  EXPECT_EQ(outcome->findings.verdict.launch_failure_rate_95.has_value(), true);
+}
+
+TEST_F(InvestigateTest, AKillAtAnyRequestLosesOnlyTheTrialInFlight) {
+  ReadingWorld whole_world;
+  whole_world.culprit = 1;
+  Journal whole_journal = new_journal("whole");
+  const auto whole = run_investigation(plan_, whole_world, whole_journal, {});
+  ASSERT_TRUE(whole);
+  for (int lives = 1; lives < 700; lives += 37) {
+    ReadingWorld world;
+    world.culprit = 1;
+    world.lives = lives;
+    const auto file = folder_ / fmt::format("kill-{}", lives);
+    bool killed = false;
+    {
+      auto journal = Journal::create(file, {plan_.seed, "hash", plan_.cells});
+      try {
+        (void)run_investigation(plan_, world, *journal, {});
+      } catch (const std::runtime_error&) {
+        killed = true;
+      }
+    }
+    world.lives = 1'000'000;
+    world.unplug();
+    auto journal = Journal::open(file);
+    ASSERT_TRUE(journal) << journal.error().message;
+    const auto before = journal->read();
+    const auto again = run_investigation(plan_, world, *journal, {});
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(verdict_json(again->findings.verdict).find("confirmed") != std::string::npos, true);
+    EXPECT_EQ(again->findings.verdict.culprits, whole->findings.verdict.culprits);
+    EXPECT_EQ(again->findings.verdict.trials, whole->findings.verdict.trials);
+    EXPECT_EQ(again->history.launches.size(), whole->history.launches.size());
+    // Nothing that was in the journal was asked again.
+    ASSERT_TRUE(before);
+    for (std::size_t i = 0; i < before->launches.size(); ++i)
+      for (std::size_t k = 0; k < before->launches[i].trials.size(); ++k)
+        EXPECT_EQ(before->launches[i].trials[k].at_s, again->history.launches[i].trials[k].at_s);
+    EXPECT_EQ(again->history.starts(), whole->history.starts() + (killed ? 1 : 0)) << lives;
+  }
+}
+
+TEST_F(InvestigateTest, InfeasibleLaunchesEndInAMessageNotAVerdict) {
+  ReadingWorld world;
+  world.infeasible_after = 1;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->findings.verdict.verdict, "inconclusive");
+  EXPECT_NE(outcome->findings.reasons.back().find("assertion failed"), std::string::npos);
+}
+
+TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
+  ReadingWorld world;
+  world.culprit = 2;
+  Journal journal = new_journal("a");
+  auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome);
+  const Case c{plan_, "", *outcome, true};
+  const std::string report = report_markdown(c);
+  EXPECT_LE(report.size(), kMaxReportBytes);
+  for (const char* needed : {"confirmed", "`s2` on (damage)", "What would change our mind", "curl", "## Environment",
+                             "Ruled out", "Open questions", "<details>", "### Relevant files", "| short | 0/"})
+    EXPECT_NE(report.find(needed), std::string::npos) << needed;
+  std::size_t lines = 0;
+  for (std::size_t at = 0; at < report.find("## Environment"); ++at) lines += report[at] == '\n' ? 1u : 0u;
+  EXPECT_LE(lines, 13u);
+
+  const Json j = Json::parse(verdict_json(outcome->findings.verdict));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : nlohmann::ordered_json::parse(verdict_json(outcome->findings.verdict)).items())
+    keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"verdict", "culprits", "class", "posterior", "posterior_flat_prior",
+                                            "launches", "trials", "bounds", "not_covered"}));
+  EXPECT_EQ(j["culprits"][0]["switch"], "s2");
+
+  const Reproduction r = reproduction(c);
+  ASSERT_FALSE(r.bodies.empty());
+  EXPECT_EQ(testing::answer_from(Json::parse(r.bodies.back())["prompt"]), r.expected);
+  EXPECT_NE(r.script.find(r.expected), std::string::npos);
+
+  ASSERT_TRUE(write_reports(folder_, c));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "report.md"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "reproduce.sh"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "prompt-1.json"));
+}
+
+TEST_F(InvestigateTest, ProbesAloneTellRightFromWrong) {
+  ProbeOptions options;
+  options.trials = 4;
+  const auto cells = cells_of("all", {}).value();
+  for (const bool broken : {false, true}) {
+    ReadingWorld world;
+    if (broken) world.culprit = 0;
+    ASSERT_TRUE(world.launch({true}, 1));
+    ProbeReport report{cells, {probe_world(world, "server", cells, options, {})}, {}};
+    report.not_covered = not_covered_by(report.targets[0], cells);
+    EXPECT_TRUE(report.not_covered.empty());
+    EXPECT_EQ(report.exit_code(), broken ? 1 : 0);
+    EXPECT_EQ(report.junit().find("<failure") != std::string::npos, broken);
+    EXPECT_EQ(Json::parse(report.json())["failures"] > 0, broken);
+  }
+}
+
+TEST(Case, RefusesBadFoldersAndFiles) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("bad-case-{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  EXPECT_FALSE(report_case(folder, {}));
+  EXPECT_FALSE(report_case(folder / "absent", {}));
+  Deployment never = testing::switches_all_on(1);
+  never.restart = "never";
+  EXPECT_NE(investigate(never, {.case_dir = folder, .deployment_toml = "", .seed = 1, .limits = {}, .progress = {}})
+                .error()
+                .message.find("restart"),
+            std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace plumb::investigator

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "investigator/history.h"
+#include "investigator/posterior.h"
+
+namespace plumb::investigator {
+
+struct Limits {
+  int max_restarts = 120;
+  double max_minutes = 20;
+  std::int64_t max_tokens = 0;  // prompt tokens; 0: no limit
+};
+
+/// All that decides what an investigation does, besides what it observes.
+struct Plan {
+  Deployment deployment;
+  std::uint64_t seed = 0;
+  Limits limits;
+  std::vector<std::string> cells;  // of cells_of()
+};
+
+/// The launch the investigation needs next. A label that is open already: the same launch gets more trials.
+struct Wanted {
+  std::string label;
+  Variant variant;
+  std::vector<std::pair<ItemId, Wording>> items;
+  std::string why;  // for people
+};
+
+struct Culprit {
+  std::string switch_name;
+  std::string side;  // "on" | "off"
+  std::vector<std::string> processes;
+  std::string word;  // "damage" | "over budget"
+  bool operator==(const Culprit&) const = default;
+};
+
+struct Verdict {
+  std::string verdict;  // clean | confirmed | suspected | unexplained | joint | inconclusive
+  std::vector<Culprit> culprits;
+  std::string klass = "none";  // none | base | or | and | other
+  std::optional<double> posterior;
+  std::optional<double> posterior_flat_prior;
+  int floor_launches = 0;
+  int search_launches = 0;
+  int confirm_launches = 0;
+  int trials = 0;
+  std::optional<double> trial_failure_rate_95;  // of the deployment as deployed
+  std::optional<double> launch_failure_rate_95;
+  std::vector<std::string> not_covered;
+
+  int exit_code() const;  // 0 clean, 1 fault, 2 inconclusive
+};
+
+/// One row of the single-variable table.
+struct SwitchRow {
+  std::size_t index = 0;
+  Counts cure;                // the failing variant with this switch at the passing variant's side
+  Counts harm;                // the passing variant with this switch at the failing variant's side
+  std::optional<bool> cures;  // empty: not tested, `note` says why
+  std::optional<bool> harms;
+  std::string note;
+};
+
+/// Two variants of which one should fail and the other pass, launched in turn.
+struct Contrast {
+  std::string name;
+  Variant should_fail;
+  Variant should_pass;
+  int pairs = 0;
+  int failed = 0;          // launches of should_fail that did
+  int wrongly_failed = 0;  // launches of should_pass that failed
+  double e_value = 1;
+};
+
+/// One symptom, from the cell that shows it to the confirmation.
+struct Round {
+  std::string cell;
+  Variant bad;
+  Variant good;
+  int trials_per_launch = 0;
+  int threshold = 0;     // a launch fails with at least so many failing trials
+  bool replays = false;  // the trials are known failing prompts (only where A/A launches are equal to the bit)
+  std::vector<SwitchRow> rows;
+  Hypothesis hypothesis;
+  std::vector<Contrast> contrasts;
+  std::vector<std::string> checks;  // what else was checked, with outcome
+  Posterior posterior;
+  bool confirmed = false;
+};
+
+/// How equal repeated launches of one variant were.
+struct Floor {
+  int launches = 0;  // that share prompts with an earlier launch of their variant, and those
+  int compared_replies = 0;
+  int different_replies = 0;
+  bool identical() const { return compared_replies > 0 && different_replies == 0; }
+};
+
+/// Everything an investigation concluded so far; grows step by step, also when it stops early.
+struct Findings {
+  std::optional<Wording> wording;
+  Variant deployed;
+  Variant reference;
+  std::vector<Round> rounds;
+  Floor floor;
+  std::vector<std::string> reasons;  // why the verdict is what it is
+  std::vector<std::string> open_questions;
+  Verdict verdict;  // meaningful once the investigation has ended
+};
+
+struct NextStep {
+  std::optional<Wanted> wanted;  // empty: the investigation has ended
+  Findings findings;
+};
+
+/// What to do next: a pure function of plan and history, so that a resumed investigation ends as an uninterrupted one
+/// would, and tests play thousands of worlds without a process.
+NextStep next_step(const Plan& plan, const History& history);
+
+/// Failures among the distinct, resolved trials of a cell in launches of `variant` whose label starts with `prefix`.
+Counts count_trials(const History& history, const Variant& variant, std::string_view prefix, std::string_view cell);
+
+}  // namespace plumb::investigator

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "investigator/history.h"
+
+namespace plumb::investigator {
+
+/// What a case was begun with; a resumed one must agree.
+struct CaseIdentity {
+  std::uint64_t seed = 0;
+  std::string deployment_hash;  // xxh3, 128 bits, hex, of the deployment file's text
+  std::vector<std::string> cells;
+};
+
+/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (synchronous=FULL) before anything
+/// else happens. Killing the process loses at most the trial in flight.
+class Journal {
+ public:
+  /// Creates a journal. Errors: the file exists already, or cannot be written.
+  static Result<Journal> create(const std::filesystem::path& file, const CaseIdentity& identity);
+  /// Opens a journal of this version. Errors: no such file, not a journal of ours, another version, damaged.
+  static Result<Journal> open(const std::filesystem::path& file);
+
+  ~Journal();
+  Journal(Journal&&) noexcept;
+  Journal& operator=(Journal&&) noexcept;
+
+  const CaseIdentity& identity() const;
+  Result<History> read() const;
+  /// Writes a launch; one with the same id is replaced, its trials are kept.
+  Result<void> put_launch(const LaunchRecord& launch, double at_s);
+  Result<void> add_trial(std::int64_t launch_id, const TrialRecord& trial);
+
+ private:
+  struct Impl;
+  explicit Journal(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plumb::investigator

@@ -1,0 +1,175 @@
+#include "investigator/journal.h"
+
+#include <csignal>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace plumb::investigator {
+namespace {
+
+class JournalTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              fmt::format("journal-{}-{}", ::getpid(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    file_ = folder_ / "journal.sqlite";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  static CaseIdentity identity() { return {0xffff'ffff'ffff'fff1ull, "abc", {"short", "needle@256"}}; }
+
+  static LaunchRecord launch(std::int64_t id) {
+    LaunchRecord l;
+    l.id = id;
+    l.label = "ground/deployed/" + std::to_string(id);
+    l.variant = {true, false, true};
+    l.starts = 1;
+    l.ready_s = 0.25;
+    return l;
+  }
+
+  static TrialRecord trial(std::uint64_t seed) {
+    TrialRecord t;
+    t.item = {"hit", seed};
+    t.grade = Grade::no_answer;
+    t.at_s = 1.5 + static_cast<double>(seed);
+    StepRecord s;
+    s.step = "full";
+    s.prompt_hash = "00ff";
+    s.expected = "AB12";
+    s.text = "line\nwith \"quotes\" é and \x01";
+    s.finish_reason = "length";
+    s.grade = Grade::no_answer;
+    s.detail = "loop";
+    s.graded = s.wants_hit = true;
+    s.prompt_tokens = 300;
+    s.expected_tokens = 299;
+    s.seconds = 0.125;
+    t.steps = {s, s};
+    t.steps[1].cached_tokens = 128;
+    return t;
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
+};
+
+TEST_F(JournalTest, ReadsBackWhatWasWritten) {
+  {
+    auto j = Journal::create(file_, identity());
+    ASSERT_TRUE(j) << j.error().message;
+    ASSERT_TRUE(j->put_launch(launch(1), 0.5));
+    ASSERT_TRUE(j->add_trial(1, trial(~std::uint64_t{0})));
+    LaunchRecord done = launch(1);
+    done.status = LaunchRecord::Status::died;
+    done.message = "out of memory";
+    done.starts = 2;
+    ASSERT_TRUE(j->put_launch(done, 9));
+  }
+  auto j = Journal::open(file_);
+  ASSERT_TRUE(j) << j.error().message;
+  EXPECT_EQ(j->identity().seed, identity().seed);
+  EXPECT_EQ(j->identity().cells, identity().cells);
+  const auto h = j->read();
+  ASSERT_TRUE(h) << h.error().message;
+  ASSERT_EQ(h->launches.size(), 1u);
+  const LaunchRecord& l = h->launches[0];
+  EXPECT_EQ(l.status, LaunchRecord::Status::died);
+  EXPECT_EQ(l.message, "out of memory");
+  EXPECT_EQ(l.starts, 2);
+  EXPECT_EQ(l.variant, (Variant{true, false, true}));
+  ASSERT_EQ(l.trials.size(), 1u);
+  const TrialRecord& t = l.trials[0];
+  EXPECT_EQ(t.item.seed, ~std::uint64_t{0});
+  EXPECT_EQ(t.grade, Grade::no_answer);
+  ASSERT_EQ(t.steps.size(), 2u);
+  EXPECT_EQ(t.steps[0].text, trial(0).steps[0].text);
+  EXPECT_FALSE(t.steps[0].cached_tokens.has_value());
+  EXPECT_EQ(t.steps[1].cached_tokens, 128);
+  EXPECT_EQ(t.steps[1].prompt_tokens, 300);
+  EXPECT_TRUE(t.steps[0].graded);
+}
+
+TEST_F(JournalTest, RefusesWhatIsNotOurs) {
+  EXPECT_NE(Journal::open(file_).error().message.find("no journal"), std::string::npos);
+  std::ofstream(file_) << "not a database at all, but some longer text that SQLite has to look at";
+  EXPECT_NE(Journal::open(file_).error().message.find("no journal of plumb"), std::string::npos);
+  std::filesystem::remove(file_);
+  sqlite3* db = nullptr;
+  sqlite3_open(file_.c_str(), &db);
+  sqlite3_exec(db, "CREATE TABLE identity (x)", nullptr, nullptr, nullptr);
+  sqlite3_close(db);
+  EXPECT_NE(Journal::open(file_).error().message.find("no journal of plumb"), std::string::npos);
+}
+
+TEST_F(JournalTest, RefusesAnotherVersionAndASecondBeginning) {
+  ASSERT_TRUE(Journal::create(file_, identity()));
+  EXPECT_NE(Journal::create(file_, identity()).error().message.find("journal already"), std::string::npos);
+  sqlite3* db = nullptr;
+  sqlite3_open(file_.c_str(), &db);
+  sqlite3_exec(db, "PRAGMA user_version = 7", nullptr, nullptr, nullptr);
+  sqlite3_close(db);
+  EXPECT_NE(Journal::open(file_).error().message.find("version 7"), std::string::npos);
+}
+
+TEST_F(JournalTest, ADamagedFileIsRefusedNotRead) {
+  {
+    auto j = Journal::create(file_, identity());
+    ASSERT_TRUE(j->put_launch(launch(1), 0));
+    for (std::uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(j->add_trial(1, trial(i)));
+  }
+  const auto size = std::filesystem::file_size(file_);
+  for (std::uintmax_t keep = 0; keep < size; keep += 1024) {
+    const auto copy = folder_ / "cut.sqlite";
+    std::filesystem::copy_file(file_, copy, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(copy, keep);
+    if (auto j = Journal::open(copy)) EXPECT_FALSE(j->read()) << keep;
+  }
+}
+
+TEST_F(JournalTest, AKillLosesAtMostTheTrialInFlight) {
+  constexpr int kKills = 12;
+  for (int kill = 0; kill < kKills; ++kill) {
+    std::filesystem::remove(file_);
+    std::filesystem::remove(file_.string() + "-journal");
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::close(told[0]);
+      auto j = Journal::create(file_, identity());
+      if (!j || !j->put_launch(launch(1), 0)) ::_exit(1);
+      for (std::uint64_t i = 0;; ++i) {
+        if (!j->add_trial(1, trial(i))) ::_exit(1);
+        const char one = 1;
+        if (::write(told[1], &one, 1) != 1) ::_exit(1);
+      }
+    }
+    ::close(told[1]);
+    char byte = 0;
+    std::size_t acknowledged = 0;
+    for (int i = 0; i < 1 + 3 * kill; ++i) acknowledged += ::read(told[0], &byte, 1) == 1 ? 1u : 0u;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    while (::read(told[0], &byte, 1) == 1) ++acknowledged;
+    ::close(told[0]);
+    auto j = Journal::open(file_);
+    ASSERT_TRUE(j) << j.error().message;
+    const auto h = j->read();
+    ASSERT_TRUE(h) << h.error().message;
+    ASSERT_EQ(h->launches.size(), 1u);
+    const std::size_t kept = h->launches[0].trials.size();
+    EXPECT_GE(kept, acknowledged);
+    EXPECT_LE(kept, acknowledged + 1);
+    for (std::size_t i = 0; i < kept; ++i) EXPECT_EQ(h->launches[0].trials[i].item.seed, i);
+  }
+}
+
+}  // namespace
+}  // namespace plumb::investigator

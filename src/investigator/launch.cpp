@@ -1,0 +1,495 @@
+#include "investigator/launch.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/process.h"
+#include "base/process_tree.h"
+#include "investigator/deployment_check.h"
+#include "investigator/log_tail.h"
+#include "investigator/readiness.h"
+#include "investigator/supervisor.h"
+
+namespace plumb::investigator {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = LaunchFailure::Kind;
+
+constexpr int kMaxPortTries = 3;  // launches with other ports when somebody takes one of ours
+constexpr int kShownLogLines = 50;
+constexpr double kFirstLook_s = 0.02;
+constexpr double kSlowestLook_s = 0.2;
+constexpr double kLookGrowth = 1.3;
+constexpr double kHealthTimeout_s = 5;
+constexpr double kPortClosing_s = 2;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct LogFile {
+  std::filesystem::path path;
+  std::uint64_t begin = 0;  // size before this launch: an earlier one may have used the same number
+};
+
+struct Ended {
+  std::size_t process = 0;
+  int status = 0;
+};
+
+// Somebody else listens on a port; `ours` if we chose the port and may choose another.
+struct PortTaken {
+  bool chosen = false;
+  std::string message;
+};
+
+class LocalLaunch : public Launch {
+ public:
+  ~LocalLaunch() override { (void)stop(); }
+
+  const std::vector<std::string>& urls() const override { return urls_; }
+  double ready_s() const override { return ready_s_; }
+
+  bool alive() override {
+    const std::lock_guard lock(mutex_);
+    if (!supervised_) return true;
+    if (supervisor_) take_events(0);
+    return supervisor_ && !ended_ && !lost_;
+  }
+
+  std::string last_log(int lines) const override {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return describe_end(lines);
+    std::string text = lost_ ? "the supervisor of the launch was killed\n" : "";
+    for (std::size_t i = 0; i < logs_.size(); ++i)
+      text += fmt::format("{}process {}, log {}:\n{}", i == 0 ? "" : "\n", names_[i], logs_[i].path.string(),
+                          tail_of_log(logs_[i].path, logs_[i].begin, lines));
+    return text;
+  }
+
+  Result<void> stop() override {
+    const std::lock_guard lock(mutex_);
+    if (!supervisor_) return {};
+    if (auto ended = end_processes(); !ended) return ended;
+    return wait_until_closed();
+  }
+
+  // The rest is for launch_variant.
+
+  // Like stop, but of a launch that failed: its port may well be somebody else's.
+  Result<void> end_processes() {
+    if (!supervisor_) return {};
+    auto stopped = supervisor_->stop();
+    supervisor_.reset();
+    return stopped;
+  }
+
+  // The next report of the supervisor within timeout_s, with the state above brought up to date.
+  std::optional<SupervisorEvent> take_event(double timeout_s) {
+    auto event = supervisor_->next_event(timeout_s);
+    if (event && event->kind == SupervisorEvent::Kind::ended && !ended_)
+      ended_ = Ended{static_cast<std::size_t>(event->process), event->value};
+    lost_ = supervisor_->gone();
+    return event;
+  }
+
+  std::string describe_end(int lines) const {
+    const LogFile& log = logs_[ended_->process];
+    const std::string tail = tail_of_log(log.path, log.begin, lines);
+    return fmt::format("process {} ended: {}; {} {}{}", names_[ended_->process], describe_exit_status(ended_->status),
+                       tail.empty() ? "it wrote nothing to" : "the last lines of its log", log.path.string(),
+                       tail.empty() ? "" : ":\n" + tail);
+  }
+
+  std::vector<std::string> names_;  // of the processes
+  std::vector<LogFile> logs_;
+  std::vector<std::string> urls_;
+  std::map<std::string, int> ports_;  // {port:NAME} chosen by us
+  std::vector<int> fixed_ports_;      // written in the deployment file
+  std::optional<Supervisor> supervisor_;
+  bool supervised_ = false;
+  std::optional<Ended> ended_;
+  bool lost_ = false;
+  double ready_s_ = 0;
+
+ private:
+  void take_events(double timeout_s) {
+    while (take_event(timeout_s)) {
+    }
+  }
+
+  Result<void> wait_until_closed() const {
+    std::vector<int> ports = fixed_ports_;
+    for (const auto& [name, port] : ports_) ports.push_back(port);
+    const auto start = Clock::now();
+    for (const int port : ports) {
+      auto listeners = listening_sockets(port);
+      while (!listeners.empty() && seconds_since(start) < kPortClosing_s) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(kFirstLook_s));
+        listeners = listening_sockets(port);
+      }
+      if (!listeners.empty())
+        return error("port {} is still open after the launch was stopped: {} holds it", port,
+                     describe_holder(listeners[0]));
+    }
+    return {};
+  }
+
+  mutable std::mutex mutex_;
+};
+
+tl::unexpected<LaunchFailure> failed(Kind kind, std::string message) {
+  return tl::unexpected(LaunchFailure{kind, std::move(message)});
+}
+
+// What has to be right before a process, or an endpoint that belongs to none, counts as ready.
+struct Gate {
+  std::string name;  // for messages
+  int process = -1;  // -1: an endpoint with a fixed url
+  int port = 0;      // that one of our processes must listen on; 0: none
+  bool chosen_port = true;
+  std::optional<LogWatch> log;
+  std::vector<std::function<Answer(double timeout_s)>> questions;
+  bool started = false, ready = false;
+  std::string last = "it has not been looked at";  // the last thing that was not right
+  std::size_t asked = 0;                           // questions answered as they should
+  std::future<Answer> answer;                      // to questions[asked], when asked
+};
+
+// One attempt to launch: holds what is needed until everything is ready.
+class Start {
+ public:
+  Start(const Deployment& deployment, const Variant& variant, const LaunchOptions& options)
+      : deployment_(deployment), variant_(variant), options_(options), launch_(std::make_unique<LocalLaunch>()) {}
+
+  tl::expected<void, LaunchFailure> prepare();
+  tl::expected<void, LaunchFailure> wait_until_ready();
+  std::optional<PortTaken> port_taken() const { return taken_; }
+  std::unique_ptr<LocalLaunch> take() { return std::move(launch_); }
+
+ private:
+  tl::expected<void, LaunchFailure> choose_ports();
+  tl::expected<void, LaunchFailure> start_supervisor();
+  tl::expected<SupervisedProcess, LaunchFailure> prepare_process(const ProcessSpec& process);
+  tl::expected<int, LaunchFailure> open_log(const std::string& process);
+  Command command_of(const ProcessSpec& process) const;
+  std::string fill(const std::string& text) const {
+    return fill_ports(text, [&](const std::string& name) { return std::to_string(launch_->ports_.at(name)); });
+  }
+  void make_gates();
+  void add_generation(Gate& gate, std::size_t endpoint);
+  tl::expected<void, LaunchFailure> start_what_may_start();
+  tl::expected<void, LaunchFailure> take_event(double timeout_s);
+  tl::expected<void, LaunchFailure> look(Gate& gate);
+  bool is_ours(const Gate& gate);
+  bool all_ready() const {
+    return std::all_of(gates_.begin(), gates_.end(), [](const Gate& gate) { return gate.ready; });
+  }
+  double left_s() const { return deployment_.start_timeout_s - seconds_since(start_); }
+  LaunchFailure not_ready() const;
+  LaunchFailure somebody_elses_port() const { return {Kind::stale, taken_->message}; }
+  void say(const std::string& text) const {
+    if (options_.progress) options_.progress(text);
+  }
+
+  const Deployment& deployment_;
+  const Variant& variant_;
+  const LaunchOptions& options_;
+  std::vector<Gate> gates_;  // before launch_: a question to a server that never answers ends with the server
+  std::unique_ptr<LocalLaunch> launch_;
+  std::optional<PortTaken> taken_;
+  Clock::time_point start_ = Clock::now();
+};
+
+tl::expected<void, LaunchFailure> Start::prepare() {
+  for (const EndpointSpec& endpoint : deployment_.endpoints)
+    if (!endpoint.key_env.empty() && std::getenv(endpoint.key_env.c_str()) == nullptr)
+      return failed(Kind::environment, fmt::format("endpoint {}: key_env {} is not set in the environment",
+                                                   endpoint.url, endpoint.key_env));
+  if (auto ports = choose_ports(); !ports) return ports;
+  for (const EndpointSpec& endpoint : deployment_.endpoints) launch_->urls_.push_back(fill(endpoint.url));
+  if (!deployment_.processes.empty())
+    if (auto supervisor = start_supervisor(); !supervisor) return supervisor;
+  make_gates();
+  return {};
+}
+
+tl::expected<void, LaunchFailure> Start::choose_ports() {
+  std::vector<std::string> texts;
+  for (const ProcessSpec& process : deployment_.processes) {
+    texts.insert(texts.end(), process.command.begin(), process.command.end());
+    for (const auto& [name, value] : process.env) texts.push_back(value);
+  }
+  // Of both sides of every switch, so that the number of ports says nothing about the variant.
+  for (const SwitchSpec& spec : deployment_.switches)
+    for (const SwitchSide* side : {&spec.off, &spec.on}) {
+      texts.insert(texts.end(), side->args.begin(), side->args.end());
+      for (const auto& [name, value] : side->env) texts.push_back(value);
+    }
+  for (const EndpointSpec& endpoint : deployment_.endpoints) texts.push_back(endpoint.url);
+  for (const std::string& text : texts)
+    for (const std::string& name : port_names(text).value_or(std::vector<std::string>{})) launch_->ports_[name] = 0;
+  const std::vector<int> free = free_ports(launch_->ports_.size());
+  if (free.size() != launch_->ports_.size())
+    return failed(Kind::environment, fmt::format("no {} free TCP ports on 127.0.0.1", launch_->ports_.size()));
+  std::size_t next = 0;
+  for (auto& [name, port] : launch_->ports_) port = free[next++];
+
+  if (deployment_.processes.empty()) return {};
+  for (const EndpointSpec& endpoint : deployment_.endpoints) {
+    if (!port_names(endpoint.url).value_or(std::vector<std::string>{}).empty()) continue;
+    const auto port = port_of_url(endpoint.url);
+    if (!port) return failed(Kind::environment, port.error().message);
+    launch_->fixed_ports_.push_back(*port);
+    if (const auto listeners = listening_sockets(*port); !listeners.empty())
+      return failed(Kind::stale,
+                    fmt::format("port {} of endpoint {} is in use before the launch: {} listens there; stop it "
+                                "or choose another port",
+                                *port, endpoint.url, describe_holder(listeners[0])));
+  }
+  return {};
+}
+
+Command Start::command_of(const ProcessSpec& process) const {
+  Command command;
+  for (const std::string& argument : process.command) command.argv.push_back(fill(argument));
+  for (const auto& [name, value] : process.env) command.env[name] = fill(value);
+  command.cwd = process.cwd;
+  for (std::size_t i = 0; i < variant_.size(); ++i) {
+    const SwitchSpec& spec = deployment_.switches[i];
+    if (!acts_on(spec, process.name)) continue;
+    const SwitchSide& side = variant_[i] ? spec.on : spec.off;
+    for (const std::string& argument : side.args) command.argv.push_back(fill(argument));
+    for (const auto& [name, value] : side.env) command.env[name] = fill(value);
+  }
+  return command;
+}
+
+tl::expected<int, LaunchFailure> Start::open_log(const std::string& process) {
+  LogFile log;
+  log.path = options_.log_folder / fmt::format("{}-{}.log", options_.launch_id, process);
+  std::error_code code;
+  std::filesystem::create_directories(options_.log_folder, code);
+  const int opened = open(log.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (opened < 0) return failed(Kind::environment, fmt::format("log {}: {}", log.path.string(), strerror(errno)));
+  if (const auto size = std::filesystem::file_size(log.path, code); !code) log.begin = size;
+  launch_->names_.push_back(process);
+  launch_->logs_.push_back(log);
+  return opened;
+}
+
+tl::expected<SupervisedProcess, LaunchFailure> Start::prepare_process(const ProcessSpec& process) {
+  auto program = Program::prepare(command_of(process));
+  if (!program) return failed(Kind::environment, fmt::format("process {}: {}", process.name, program.error().message));
+  const auto log = open_log(process.name);
+  if (!log) return tl::unexpected(log.error());
+  return SupervisedProcess{std::move(*program), *log, process.stop_signal, process.stop_grace_s};
+}
+
+tl::expected<void, LaunchFailure> Start::start_supervisor() {
+  std::vector<SupervisedProcess> processes;
+  for (const ProcessSpec& spec : deployment_.processes) {
+    auto process = prepare_process(spec);
+    if (!process) {
+      for (const SupervisedProcess& opened : processes) close(opened.log);
+      return tl::unexpected(process.error());
+    }
+    processes.push_back(std::move(*process));
+  }
+  auto supervisor = Supervisor::start(std::move(processes));
+  if (!supervisor) return failed(Kind::environment, supervisor.error().message);
+  launch_->supervisor_.emplace(std::move(*supervisor));
+  launch_->supervised_ = true;
+  return {};
+}
+
+void Start::add_generation(Gate& gate, std::size_t endpoint) {
+  gate.questions.push_back([url = launch_->urls_[endpoint], spec = deployment_.endpoints[endpoint]](double timeout_s) {
+    return ask_generation(url, spec, timeout_s);
+  });
+}
+
+void Start::make_gates() {
+  for (std::size_t i = 0; i < deployment_.processes.size(); ++i) {
+    const ProcessSpec& process = deployment_.processes[i];
+    Gate& gate = gates_.emplace_back();
+    gate.name = "process " + process.name;
+    gate.process = static_cast<int>(i);
+    gate.log.emplace(launch_->logs_[i].path, launch_->logs_[i].begin, process.ready_log_regex);
+    if (const auto port = launch_->ports_.find(process.name); port != launch_->ports_.end()) gate.port = port->second;
+    if (!process.ready_http.empty())
+      gate.questions.push_back([url = fmt::format("http://127.0.0.1:{}", gate.port), path = process.ready_http](
+                                   double s) { return ask_health(url, path, std::min(s, kHealthTimeout_s)); });
+    for (std::size_t e = 0; e < deployment_.endpoints.size() && process.ready_generate; ++e)
+      if (const auto names = port_names(deployment_.endpoints[e].url);
+          names && !names->empty() && (*names)[0] == process.name)
+        add_generation(gate, e);
+  }
+  const bool generate =
+      deployment_.processes.empty() || std::any_of(deployment_.processes.begin(), deployment_.processes.end(),
+                                                   [](const ProcessSpec& process) { return process.ready_generate; });
+  for (std::size_t e = 0; e < deployment_.endpoints.size(); ++e) {
+    if (!port_names(deployment_.endpoints[e].url).value_or(std::vector<std::string>{}).empty()) continue;
+    Gate& gate = gates_.emplace_back();
+    gate.name = "endpoint " + deployment_.endpoints[e].url;
+    gate.chosen_port = false;
+    if (!deployment_.processes.empty()) gate.port = port_of_url(deployment_.endpoints[e].url).value_or(0);
+    if (generate) add_generation(gate, e);
+  }
+}
+
+tl::expected<void, LaunchFailure> Start::start_what_may_start() {
+  const auto is_ready = [&](const std::string& name) {
+    return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
+      return gate.process >= 0 && gate.ready && launch_->names_[static_cast<std::size_t>(gate.process)] == name;
+    });
+  };
+  for (Gate& gate : gates_) {
+    if (gate.started) continue;
+    if (gate.process < 0) {
+      // An endpoint of no process may need them all.
+      gate.started =
+          std::all_of(gates_.begin(), gates_.end(), [](const Gate& other) { return other.process < 0 || other.ready; });
+      continue;
+    }
+    const ProcessSpec& spec = deployment_.processes[static_cast<std::size_t>(gate.process)];
+    if (!std::all_of(spec.after.begin(), spec.after.end(), is_ready)) continue;
+    say("starting " + spec.name);
+    if (auto asked = launch_->supervisor_->launch(gate.process); !asked)
+      return failed(Kind::environment, asked.error().message);
+    gate.started = true;
+  }
+  return {};
+}
+
+// Waits for a report of the supervisor, at most timeout_s; fails when a process could not be started or has ended.
+tl::expected<void, LaunchFailure> Start::take_event(double timeout_s) {
+  if (!launch_->supervisor_) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(timeout_s));
+    return {};
+  }
+  for (auto event = launch_->take_event(timeout_s); event; event = launch_->take_event(0)) {
+    if (event->kind == SupervisorEvent::Kind::started) continue;
+    const std::size_t process = static_cast<std::size_t>(event->process);
+    if (event->kind == SupervisorEvent::Kind::exec_failed)
+      return failed(Kind::environment, fmt::format("process {}: cannot execute {}: {}", launch_->names_[process],
+                                                   deployment_.processes[process].command[0], strerror(event->value)));
+    // It may have ended because somebody else was faster on its port.
+    for (const Gate& gate : gates_)
+      if (gate.started && !is_ours(gate)) return tl::unexpected(somebody_elses_port());
+    return failed(Kind::infeasible, "before all was ready, " + launch_->describe_end(kShownLogLines));
+  }
+  if (launch_->supervisor_->gone()) return failed(Kind::environment, "the supervisor of the launch was killed");
+  return {};
+}
+
+// Whether nobody but our processes listens on the gate's port; otherwise taken_ says who does.
+bool Start::is_ours(const Gate& gate) {
+  if (gate.port == 0) return true;
+  const auto listeners = listening_sockets(gate.port);
+  if (listeners.empty()) return true;
+  const auto tree = process_tree(launch_->supervisor_->guard_pid());
+  for (const std::uint64_t inode : listeners) {
+    if (holds_socket(tree, inode)) continue;
+    const auto still = listening_sockets(gate.port);
+    if (std::find(still.begin(), still.end(), inode) == still.end()) continue;  // closed while we looked
+    taken_ =
+        PortTaken{gate.chosen_port, fmt::format("{}: {} listens on its port {}, not a process of this launch: stop it "
+                                                "or choose another port",
+                                                gate.name, describe_holder(inode), gate.port)};
+    return false;
+  }
+  return true;
+}
+
+tl::expected<void, LaunchFailure> Start::look(Gate& gate) {
+  if (gate.log && !gate.log->found()) {
+    gate.last = "no line of its log matches ready.log yet";
+    return {};
+  }
+  if (gate.port != 0 && listening_sockets(gate.port).empty()) {
+    gate.last = fmt::format("nobody listens on its port {}", gate.port);
+    return {};
+  }
+  if (!is_ours(gate)) return tl::unexpected(somebody_elses_port());
+  if (gate.answer.valid()) {
+    if (gate.answer.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+    const Answer answer = gate.answer.get();
+    if (answer.right) ++gate.asked;
+    gate.last = answer.what;
+  }
+  if (gate.asked < gate.questions.size()) {
+    gate.answer = std::async(std::launch::async, gate.questions[gate.asked], std::max(0.1, left_s()));
+    return {};
+  }
+  gate.ready = true;
+  say(fmt::format("{} is ready after {:.1f} s", gate.name, seconds_since(start_)));
+  return {};
+}
+
+LaunchFailure Start::not_ready() const {
+  std::string message = fmt::format("not ready after {} s:", deployment_.start_timeout_s);
+  for (const Gate& gate : gates_) {
+    if (gate.ready || !gate.started) continue;
+    const bool waiting = gate.answer.valid();
+    message +=
+        fmt::format(" {}: {}{};", gate.name, waiting ? "a question is still not answered, before it " : "", gate.last);
+    if (gate.process < 0) continue;
+    const LogFile& log = launch_->logs_[static_cast<std::size_t>(gate.process)];
+    const std::string tail = tail_of_log(log.path, log.begin, kShownLogLines);
+    message += tail.empty() ? fmt::format(" it wrote nothing to its log {};", log.path.string())
+                            : fmt::format(" the last lines of its log {}:\n{}\n", log.path.string(), tail);
+  }
+  message += " raise start_timeout_s if it only needs longer";
+  return {Kind::not_ready, message};
+}
+
+tl::expected<void, LaunchFailure> Start::wait_until_ready() {
+  start_ = Clock::now();
+  for (double step_s = kFirstLook_s; !all_ready(); step_s = std::min(step_s * kLookGrowth, kSlowestLook_s)) {
+    if (auto started = start_what_may_start(); !started) return started;
+    if (auto event = take_event(step_s); !event) return event;
+    for (Gate& gate : gates_)
+      if (gate.started && !gate.ready)
+        if (auto looked = look(gate); !looked) return looked;
+    if (!all_ready() && left_s() <= 0) return tl::unexpected(not_ready());
+  }
+  launch_->ready_s_ = seconds_since(start_);
+  return {};
+}
+
+}  // namespace
+
+tl::expected<std::unique_ptr<Launch>, LaunchFailure> launch_variant(const Deployment& deployment,
+                                                                    const Variant& variant,
+                                                                    const LaunchOptions& options) {
+  CHECK(variant.size() == deployment.switches.size());
+  if (const auto allowed = check_variant(deployment, variant); !allowed)
+    return failed(Kind::infeasible, allowed.error().message);
+  for (int attempt = 1;; ++attempt) {
+    Start start(deployment, variant, options);
+    auto ready = start.prepare();
+    if (ready) ready = start.wait_until_ready();
+    auto launch = start.take();
+    if (ready) return launch;
+    if (auto stopped = launch->end_processes(); !stopped) ready.error().message += "; " + stopped.error().message;
+    if (!start.port_taken() || !start.port_taken()->chosen || attempt == kMaxPortTries)
+      return tl::unexpected(ready.error());
+    if (options.progress) options.progress("somebody took a port of ours, trying others");
+  }
+}
+
+}  // namespace plumb::investigator

@@ -1,0 +1,263 @@
+#include "investigator/probes.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <fmt/ranges.h>
+
+#include "base/check.h"
+
+namespace plumb::investigator {
+namespace {
+
+constexpr int kDefaultWindow = 128;  // DeepSeek-V4's window; a deployment file may state another
+constexpr int kDefaultPage = 128;
+constexpr std::array kDefaultChunks{256, 512};
+constexpr std::array kNeedleLengths{256, 512, 1024};
+constexpr int kTokensPerFact = 128;  // needle: one planted fact for each so many tokens, one of them asked
+constexpr int kMinLength = 96;
+constexpr int kTurnsRounds = 4;
+
+int window_of(const Shape& shape) { return shape.window > 0 ? shape.window : kDefaultWindow; }
+
+// Fills in what a request looks like in the wording; everything up to the last turn, a question, is the prompt.
+Ask ask_of(const Conversation& c, Wording wording, std::string step) {
+  CHECK(is_question(c.turns.back().form));
+  Ask ask;
+  ask.step = std::move(step);
+  ask.asked = c.turns.back().fact;
+  ask.expected = written_value(c.facts[static_cast<std::size_t>(ask.asked)], wording);
+  ask.facts = c.facts;
+  for (Fact& f : ask.facts) f.value = written_value(f, wording);
+  const std::string text = phantom_text(c);
+  ask.prompt_tokens = phantom_tokens(text);
+  if (wording == Wording::phantom)
+    ask.prompt = text;
+  else
+    ask.messages = plain_messages(c);
+  return ask;
+}
+
+// A request that ends inside the statement of `fact`, `keep` characters into its value: it leaves its state behind for
+// the real one that continues it.
+Ask primer_of(const Conversation& c, int fact, std::size_t keep, Wording wording) {
+  Ask ask;
+  ask.step = "prime";
+  ask.max_tokens = 1;
+  const std::string value = c.facts[static_cast<std::size_t>(fact)].value;
+  const std::string text = phantom_text(c);
+  const std::string cut = text.substr(0, text.find(" " + value) + 1 + keep);
+  ask.prompt_tokens = phantom_tokens(cut);
+  if (wording == Wording::phantom) {
+    ask.prompt = cut;
+    return ask;
+  }
+  for (Message& m : plain_messages(c)) {
+    const std::size_t at = m.content.find(value);
+    if (at != std::string::npos) m.content.resize(at + keep);
+    ask.messages.push_back(std::move(m));
+    if (at != std::string::npos) break;
+  }
+  return ask;
+}
+
+Item make_short(const ItemId& id, int, Wording wording, const Shape&) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  Conversation c;
+  const int fact = author.state_new_fact(c);
+  c.turns.push_back(author.question(fact));
+  return {id, {ask_of(c, wording, "")}};
+}
+
+Item make_needle(const ItemId& id, int length, Wording wording, const Shape&) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  Conversation c;
+  std::vector<Turn> statements;
+  const int count = std::max(1, length / kTokensPerFact);
+  int room = length - 1;  // <bos>
+  for (int i = 0; i < count; ++i) {
+    c.facts.push_back(author.fact(c.facts));
+    statements.push_back(author.statement(i));
+    room -= phantom_tokens(phantom_turn(statements.back(), c.facts, false));
+  }
+  const Turn question = author.question(static_cast<int>(rng.below(static_cast<std::uint64_t>(count))));
+  room -= phantom_tokens(phantom_turn(question, c.facts, true));
+  CHECK(room >= Author::kMinFill);
+  const std::vector<Turn> filler = author.filler(room);
+  // A filler turn always comes first: it stands for the random first line that keeps the prompt cold.
+  std::vector<std::uint64_t> places;
+  for (int i = 0; i < count; ++i) places.push_back(1 + rng.below(filler.size()));
+  std::sort(places.begin(), places.end());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i <= filler.size(); ++i) {
+    for (; next < places.size() && places[next] == i; ++next) {
+      c.facts[next].turn = static_cast<int>(c.turns.size());
+      c.turns.push_back(statements[next]);
+    }
+    if (i < filler.size()) c.turns.push_back(filler[i]);
+  }
+  c.turns.push_back(question);
+  return {id, {ask_of(c, wording, "")}};
+}
+
+// Filler, a fact whose value starts `before` tokens ahead of position `boundary`, filler that takes the fact out of the
+// window, a question. Nothing else is planted.
+struct Straddle {
+  Conversation conversation;
+  int fact = 0;
+};
+Straddle straddling(Author& author, int boundary, int before, int after_tokens) {
+  Straddle s;
+  Conversation& c = s.conversation;
+  c.facts.push_back(author.fact({}));
+  const Turn statement = author.statement(0);
+  const std::string text = phantom_turn(statement, c.facts, false);
+  const int lead = phantom_tokens(std::string_view(text).substr(0, text.find(" " + c.facts[0].value)));
+  author.append(c, author.filler(boundary - before - lead - 1));
+  c.facts[0].turn = static_cast<int>(c.turns.size());
+  c.turns.push_back(statement);
+  author.append(c, author.filler(after_tokens));
+  c.turns.push_back(author.question(0));
+  return s;
+}
+
+Item make_boundary(const ItemId& id, int, Wording wording, const Shape& shape) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  int boundary = shape.chunk;
+  if (boundary <= 0) boundary = kDefaultChunks[static_cast<std::size_t>(rng.below(kDefaultChunks.size()))];
+  while (boundary < kMinLength) boundary += shape.chunk;
+  const int before = static_cast<int>(rng.between(1, 7));
+  const Straddle s = straddling(author, boundary, before, 2 * window_of(shape) + 32);
+  return {id, {ask_of(s.conversation, wording, "")}};
+}
+
+Item make_turns(const ItemId& id, int, Wording wording, const Shape& shape) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  Item item{id, {}};
+  Conversation c;
+  author.append(c, author.filler(static_cast<int>(rng.between(12, 40))));
+  for (int round = 0; round < kTurnsRounds; ++round) {
+    // The statement follows the last answer directly: what a server keeps of the end of a request is used here.
+    author.state_new_fact(c);
+    if (rng.below(2) == 0) author.state_new_fact(c);
+    author.append(c, author.filler(window_of(shape) + static_cast<int>(rng.between(8, 24))));
+    // Half the questions ask for the latest statement, the others for any earlier one.
+    const auto newest = static_cast<int>(c.facts.size()) - 1;
+    const int fact = rng.below(2) == 0 ? newest : static_cast<int>(rng.between(0, newest));
+    c.turns.push_back(author.question(fact));
+    item.asks.push_back(ask_of(c, wording, fmt::format("q{}", round + 1)));
+    item.asks.back().wants_hit = round > 0;
+  }
+  return item;
+}
+
+Item make_hit(const ItemId& id, int, Wording wording, const Shape& shape) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  const int page = shape.page > 0 ? shape.page : kDefaultPage;
+  int boundary = page;
+  while (boundary < kMinLength) boundary += page;
+  const int after = 2 * window_of(shape) + static_cast<int>(rng.between(7, 30));
+  // The page boundary lies inside the value, so that a state cut there must carry both halves.
+  Straddle s = straddling(author, boundary, static_cast<int>(rng.between(1, 4)), after);
+  Item item{id, {ask_of(s.conversation, wording, "cold"), ask_of(s.conversation, wording, "full")}};
+  Conversation fork = s.conversation;
+  fork.facts[0].value = author.diverging_value(fork.facts[0].value, 3);
+  item.asks.push_back(ask_of(fork, wording, "partial"));
+  // A request that ends anywhere inside a value, and another one that goes on from there.
+  const Straddle t = straddling(author, static_cast<int>(rng.between(kMinLength, kMinLength + page)), 2, after);
+  const std::size_t keep = 1 + rng.below(t.conversation.facts[0].value.size() - 1);
+  item.asks.push_back(primer_of(t.conversation, 0, keep, wording));
+  item.asks.push_back(ask_of(t.conversation, wording, "extend"));
+  for (Ask& ask : item.asks) ask.wants_hit = ask.step == "full" || ask.step == "partial" || ask.step == "extend";
+  return item;
+}
+
+Item make_repetition(const ItemId& id, int, Wording wording, const Shape&) {
+  Rng rng(derive_seed(id.seed, id.cell));
+  Author author(rng);
+  Conversation c;
+  c.turns.push_back(author.filler_turn());
+  Ask ask;
+  ask.max_tokens = kRepetitionTokens;
+  ask.ignore_eos = true;
+  const std::string text = phantom_text(c);
+  const std::string open = text.substr(0, text.find("<assistant>") + std::string_view("<assistant>").size());
+  ask.prompt_tokens = phantom_tokens(open);
+  if (wording == Wording::phantom)
+    ask.prompt = open;
+  else
+    ask.messages = {plain_messages(c).front()};
+  return {id, {ask}};
+}
+
+constexpr std::array kProbes{
+    Probe{"short", "Is a fact readable that was stated a moment ago?", {}, false, &make_short},
+    Probe{"needle", "Is one fact still readable at this context length?", kNeedleLengths, false, &make_needle},
+    Probe{
+        "boundary", "Is a fact readable whose value lies across a prefill chunk boundary?", {}, false, &make_boundary},
+    Probe{"turns", "Are facts of earlier turns, tool results included, still known later?", {}, false, &make_turns},
+    Probe{"hit", "Is a prompt answered alike from the prefix cache and without it?", {}, false, &make_hit},
+    Probe{"repetition", "Does greedy text compress no better than the reference's? (weak)", {}, true, &make_repetition},
+};
+
+struct ParsedCell {
+  const Probe* probe;
+  int length;
+};
+Result<ParsedCell> parse_cell(std::string_view cell) {
+  const std::size_t at = cell.find('@');
+  const std::string_view name = cell.substr(0, at);
+  for (const Probe& probe : kProbes) {
+    if (probe.name != name) continue;
+    if (at == std::string_view::npos && probe.lengths.empty()) return ParsedCell{&probe, 0};
+    if (at == std::string_view::npos || probe.lengths.empty())
+      return error("probe cell '{}': {}", cell, probe.lengths.empty() ? "takes no length" : "needs @LENGTH");
+    int length = 0;
+    const auto [rest, code] = std::from_chars(cell.data() + at + 1, cell.data() + cell.size(), length);
+    if (code != std::errc{} || rest != cell.data() + cell.size() || length < kMinLength)
+      return error("probe cell '{}': the length must be a number of tokens, at least {}", cell, kMinLength);
+    return ParsedCell{&probe, length};
+  }
+  return error("unknown probe '{}'", name);
+}
+
+}  // namespace
+
+std::span<const Probe> probes() { return kProbes; }
+
+Result<std::vector<std::string>> cells_of(std::string_view suite, const std::vector<int>& lengths) {
+  std::vector<std::string> cells;
+  std::vector<std::string_view> known{"all"};
+  for (const Probe& probe : kProbes) {
+    known.push_back(probe.name);
+    if (suite != "all" && suite != probe.name) continue;
+    if (probe.lengths.empty()) cells.emplace_back(probe.name);
+    std::vector<int> chosen(probe.lengths.begin(), probe.lengths.end());
+    if (!lengths.empty() && !chosen.empty()) chosen = lengths;
+    for (const int length : chosen) cells.push_back(fmt::format("{}@{}", probe.name, length));
+  }
+  if (cells.empty()) return error("unknown probe suite '{}'; there are: {}", suite, fmt::join(known, ", "));
+  for (const std::string& cell : cells)
+    if (const auto parsed = parse_cell(cell); !parsed) return tl::unexpected(parsed.error());
+  return cells;
+}
+
+Result<const Probe*> probe_of(std::string_view cell) {
+  const auto parsed = parse_cell(cell);
+  if (!parsed) return tl::unexpected(parsed.error());
+  return parsed->probe;
+}
+
+Item make_item(const ItemId& id, Wording wording, const Shape& shape) {
+  const auto parsed = parse_cell(id.cell);
+  CHECK(parsed.has_value());
+  return parsed->probe->make(id, parsed->length, wording, shape);
+}
+
+}  // namespace plumb::investigator

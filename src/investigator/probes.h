@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "investigator/prompts/conversation.h"
+
+namespace plumb::investigator {
+
+/// One request of a trial. Completions wordings fill `prompt`, chat wordings `messages`.
+struct Ask {
+  std::string step;  // "" when the trial has one question; "cold", "full", "partial", "extend", "q1"...
+  std::string prompt;
+  std::vector<Message> messages;
+  std::string expected;     // the exact answer; empty: not graded (a primer, or the repetition check)
+  int asked = -1;           // index into facts
+  std::vector<Fact> facts;  // everything planted in this conversation, to class wrong answers
+  int max_tokens = 0;       // 0: the deployment's answer_tokens
+  bool ignore_eos = false;
+  bool wants_hit = false;  // a prefix-cache hit must show in cached_tokens, else the step is not covered
+  int prompt_tokens = 0;   // by the phantom's rule
+};
+
+/// A trial is named by its cell (a probe at one length) and a seed; its requests follow from these alone.
+struct ItemId {
+  std::string cell;
+  std::uint64_t seed = 0;
+  bool operator==(const ItemId&) const = default;
+};
+
+struct Item {
+  ItemId id;
+  std::vector<Ask> asks;
+};
+
+/// What the probes aim at; 0 where the deployment file does not say.
+struct Shape {
+  int window = 0;
+  int chunk = 0;
+  int page = 0;
+  int max_len = 0;
+};
+
+/// A question with an exact answer.
+struct Probe {
+  std::string_view name;
+  std::string_view asks;         // the question in one line
+  std::span<const int> lengths;  // prompt lengths in tokens; empty: the probe has its own
+  bool weak = false;             // shown, never used for a verdict
+  Item (*make)(const ItemId& id, int length, Wording wording, const Shape& shape);
+};
+
+/// All probes of this version, in the order they run in.
+std::span<const Probe> probes();
+/// The cells of a suite ("all" or a probe's name), for example "needle@512"; `lengths` replaces the probe's own when
+/// not empty. Errors: unknown suite.
+Result<std::vector<std::string>> cells_of(std::string_view suite, const std::vector<int>& lengths);
+/// The probe of a cell. Errors: no such probe, a length that is no number or too short.
+Result<const Probe*> probe_of(std::string_view cell);
+
+/// The requests of a trial: a pure function of its arguments.
+Item make_item(const ItemId& id, Wording wording, const Shape& shape);
+
+inline constexpr int kRepetitionTokens = 256;
+
+}  // namespace plumb::investigator

@@ -1,0 +1,138 @@
+#pragma once
+
+// Worlds for tests: what deployments with a planted fault would answer, without a process.
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "investigator/investigation.h"
+
+namespace plumb::investigator::testing {
+
+inline Deployment switches_all_on(int count) {
+  Deployment d;
+  d.name = "simulated";
+  d.processes.push_back({.name = "server",
+                         .command = {"server"},
+                         .env = {},
+                         .cwd = {},
+                         .after = {},
+                         .ready_http = {},
+                         .ready_log_regex = {}});
+  d.endpoints.push_back({.url = "http://127.0.0.1:1", .model = {}, .key_env = {}, .headers = {}});
+  for (int i = 0; i < count; ++i) {
+    SwitchSpec s;
+    s.name = "s" + std::to_string(i);
+    d.switches.push_back(s);
+  }
+  return d;
+}
+
+/// A fault of a simulated deployment.
+struct SimulatedFault {
+  std::vector<std::pair<std::size_t, bool>> literals{};  // (switch, side); empty: under no switch
+  bool all_needed = false;                               // and instead of or
+  std::set<std::string> cells{};                         // where it shows; empty: in all but "short"
+  double trial_rate = 1;                                 // of its trials that fail, fixed by the prompt
+  double launch_rate = 1;                                // of its launches in which it shows at all
+};
+
+/// Answers launches from a list of faults.
+struct SimulatedWorld {
+  std::vector<SimulatedFault> faults{};
+  std::uint64_t seed = 1;
+  double noise = 0;  // trials that fail for no reason, anew each time
+  bool reports_hits = true;
+  int asked_launches = 0;
+
+  bool at_fault(const SimulatedFault& f, const Variant& v) const {
+    if (f.literals.empty()) return true;
+    bool any = false;
+    bool all = true;
+    for (const auto& [s, side] : f.literals) {
+      any |= v[s] == side;
+      all &= v[s] == side;
+    }
+    return f.all_needed ? all : any;
+  }
+
+  /// Appends to the history what `wanted` would have brought.
+  void answer(const Wanted& wanted, History& history) {
+    if (history.launches.empty() || history.launches.back().label != wanted.label) {
+      if (!history.launches.empty() && history.launches.back().status == LaunchRecord::Status::open)
+        history.launches.back().status = LaunchRecord::Status::done;
+      LaunchRecord l;
+      l.id = static_cast<std::int64_t>(history.launches.size()) + 1;
+      l.label = wanted.label;
+      l.variant = wanted.variant;
+      l.starts = 1;
+      history.launches.push_back(l);
+      ++asked_launches;
+    }
+    LaunchRecord& l = history.launches.back();
+    Rng rng(derive_seed(seed, wanted.label));
+    std::vector<bool> shows;
+    for (const SimulatedFault& f : faults) shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
+    for (const auto& [item, wording] : wanted.items) {
+      bool known = false;
+      for (const TrialRecord& t : l.trials) known |= t.item == item && t.wording == wording;
+      if (known) continue;
+      bool failed = rng.uniform() < noise;
+      for (std::size_t i = 0; i < faults.size(); ++i) {
+        const bool visible = faults[i].cells.empty() ? item.cell != "short" : faults[i].cells.contains(item.cell);
+        Rng by_prompt(derive_seed(item.seed, "fault" + std::to_string(i)));
+        failed |= shows[i] && visible && by_prompt.uniform() < faults[i].trial_rate;
+      }
+      l.trials.push_back(trial(item, wording, failed && item.cell != "repetition"));
+      history.elapsed_s += 0.1;
+    }
+  }
+
+  TrialRecord trial(const ItemId& item, Wording wording, bool failed) const {
+    TrialRecord t;
+    t.item = item;
+    t.wording = wording;
+    StepRecord s;
+    s.graded = true;
+    s.grade = failed ? Grade::wrong : Grade::right;
+    s.expected = "K7-42-QX";
+    s.text = failed ? " A1-11-AA" : " K7-42-QX";
+    s.prompt_tokens = s.expected_tokens = item.cell == "short" ? 55 : item.cell.starts_with("needle@1024") ? 1024 : 400;
+    s.wants_hit = item.cell == "hit";
+    if (reports_hits) s.cached_tokens = 128;
+    t.steps = {s};
+    t.grade = worst_grade(t.steps);
+    return t;
+  }
+};
+
+inline Plan plan_of(const Deployment& deployment, std::uint64_t seed) {
+  Plan plan;
+  plan.deployment = deployment;
+  plan.seed = seed;
+  plan.cells = cells_of("all", {}).value();
+  return plan;
+}
+
+inline constexpr int kMaxSteps = 500;
+
+struct Played {
+  Findings findings;
+  History history;
+};
+
+/// Plays an investigation to its end.
+inline Played play(const Plan& plan, SimulatedWorld& world, History history = {}) {
+  for (int i = 0; i < kMaxSteps; ++i) {
+    NextStep next = next_step(plan, history);
+    if (!next.wanted) return {next.findings, history};
+    world.answer(*next.wanted, history);
+  }
+  CHECK(false);  // an investigation that does not end
+  return {};
+}
+
+}  // namespace plumb::investigator::testing

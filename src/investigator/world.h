@@ -1,0 +1,79 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "investigator/deployment.h"
+#include "investigator/grade.h"
+#include "investigator/http_client.h"
+#include "investigator/launch.h"
+
+namespace plumb::investigator {
+
+/// What an investigation needs of the outside world: one variant running at a time, asked one request at a time, and a
+/// clock. Tests put a simulated one in its place.
+class World {
+ public:
+  virtual ~World() = default;
+  /// Starts a variant and waits until it generates; returns the seconds that took. The one before is stopped already.
+  virtual tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) = 0;
+  virtual Reply ask(const Ask& ask) = 0;
+  /// False when a process of the running variant has ended; `why` then holds its last log lines.
+  virtual bool alive(std::string& why) = 0;
+  virtual Result<void> stop() = 0;
+  /// Seconds on a clock that never goes back.
+  virtual double now_s() = 0;
+};
+
+/// Asks an OpenAI-compatible endpoint: prompts go to /v1/completions, messages to /v1/chat/completions.
+class EndpointClient {
+ public:
+  /// `bodies`: JSON objects merged into each request, later ones win; empty ones are skipped.
+  EndpointClient(const EndpointSpec& endpoint, const std::string& url, const RequestSpec& request,
+                 const std::vector<std::string>& bodies, double timeout_s);
+  Reply ask(const Ask& ask);
+
+ private:
+  std::string model();
+
+  EndpointSpec endpoint_;
+  RequestSpec request_;
+  std::string merged_body_;
+  std::map<std::string, std::string> headers_;
+  HttpClient client_;
+  std::string model_;
+};
+
+/// The real world: processes of the deployment, HTTP.
+class LaunchedWorld final : public World {
+ public:
+  LaunchedWorld(const Deployment& deployment, std::filesystem::path log_folder,
+                std::function<void(const std::string&)> log);
+  ~LaunchedWorld() override;
+  tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
+  Reply ask(const Ask& ask) override;
+  bool alive(std::string& why) override;
+  Result<void> stop() override;
+  double now_s() override;
+
+ private:
+  const Deployment& deployment_;
+  std::filesystem::path log_folder_;
+  std::function<void(const std::string&)> log_;
+  std::unique_ptr<Launch> launch_;
+  std::unique_ptr<EndpointClient> client_;
+};
+
+/// The body of a request as it is sent, for reproduction scripts and tests.
+std::string request_body(const Ask& ask, const std::string& model, const RequestSpec& request,
+                         const std::string& merged_body);
+/// Reads a reply of either API.
+Reply parse_reply(int status, const std::string& body, bool chat);
+
+inline constexpr double kAskTimeoutS = 120;
+
+}  // namespace plumb::investigator

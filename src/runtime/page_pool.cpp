@@ -1,0 +1,50 @@
+#include "runtime/page_pool.h"
+
+#include <xxhash.h>
+
+#include "base/check.h"
+
+namespace plumb {
+
+PagePool::PagePool(std::int64_t page_count, std::int64_t page_floats)
+    : page_floats_(page_floats),
+      // calloc: the kernel hands out zero pages on first touch, so that a large plan costs nothing until it is used.
+      memory_(static_cast<float*>(std::calloc(static_cast<std::size_t>(page_count * page_floats), sizeof(float)))),
+      references_(static_cast<std::size_t>(page_count), 0),
+      digests_(static_cast<std::size_t>(page_count)) {
+  CHECK(memory_ != nullptr || page_count * page_floats == 0);
+  for (std::int64_t page = page_count - 1; page >= 0; --page) free_.push_back(static_cast<int>(page));
+}
+
+int PagePool::take() {
+  if (free_.empty()) return -1;
+  const int page = free_.back();
+  free_.pop_back();
+  CHECK(references_[static_cast<std::size_t>(page)] == 0);
+  references_[static_cast<std::size_t>(page)] = 1;
+  digests_[static_cast<std::size_t>(page)].reset();
+  return page;
+}
+
+std::uint64_t PagePool::sealed_digest(int page) {
+  auto& digest = digests_[static_cast<std::size_t>(page)];
+  if (!digest) digest = current_digest(page);
+  return *digest;
+}
+
+std::uint64_t PagePool::current_digest(int page) const {
+  return XXH3_64bits(data(page), static_cast<std::size_t>(page_floats_) * sizeof(float));
+}
+
+void PagePool::share(int page) {
+  CHECK(references_[static_cast<std::size_t>(page)] > 0);
+  ++references_[static_cast<std::size_t>(page)];
+}
+
+void PagePool::release(int page) {
+  int& references = references_[static_cast<std::size_t>(page)];
+  CHECK(references > 0);
+  if (--references == 0) free_.push_back(page);
+}
+
+}  // namespace plumb

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace plumb {
+
+/// A fixed number of equally large pages with reference counts, planned at start. Not for use from two threads.
+class PagePool {
+ public:
+  /// `page_count` pages of `page_floats` f32. Memory is reserved now and touched on first use.
+  PagePool(std::int64_t page_count, std::int64_t page_floats);
+
+  /// A page with reference count 1 and unspecified content, or -1 when all are in use.
+  int take();
+  /// One more owner of a page in use.
+  void share(int page);
+  /// One owner less; the last one frees the page.
+  void release(int page);
+
+  /// The digest (XXH3) of a full page: taken at the first call, when the page is sealed; nobody writes to it
+  /// afterwards.
+  std::uint64_t sealed_digest(int page);
+  /// The digest of what the page holds now.
+  std::uint64_t current_digest(int page) const;
+
+  float* data(int page) const { return memory_.get() + page * page_floats_; }
+  std::int64_t page_floats() const { return page_floats_; }
+  std::int64_t page_count() const { return static_cast<std::int64_t>(references_.size()); }
+  std::int64_t free_count() const { return static_cast<std::int64_t>(free_.size()); }
+
+ private:
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  std::int64_t page_floats_;
+  std::unique_ptr<float, Free> memory_;
+  std::vector<int> references_;
+  std::vector<std::optional<std::uint64_t>> digests_;  // of sealed pages
+  std::vector<int> free_;
+};
+
+}  // namespace plumb

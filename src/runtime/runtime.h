@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/parallel.h"
+#include "base/result.h"
+#include "runtime/generator.h"
+#include "weights/model.h"
+
+namespace plumb {
+
+/// What a runtime plans its memory for. Zero means: derived from the model.
+struct RuntimeOptions {
+  std::int64_t max_context_tokens = 0;  // of one request; 0: the config's max_position_embeddings
+  // Of prefill.chunked, at least 1; a multiple of 128 leaves a stored prefix at every page border.
+  std::int64_t chunk_tokens = 128;
+  int max_running = 16;                   // sequences in flight
+  int max_waiting = 256;                  // beyond that: overloaded
+  std::int64_t pool_tokens = 0;           // of all pages; 0: twice max_context_tokens
+  std::int64_t prefix_bytes = 256 << 20;  // tails of stored prefixes
+  std::int64_t score_bytes = 512 << 20;   // logits of one scored prompt (prompt_logprobs)
+};
+
+/// Starts the generator: one thread that admits requests, cuts prompts into passes, decodes and samples. A request gets
+/// pages for its whole length when admitted, so that nothing accepted can run out of memory later.
+/// Errors: options that contradict each other or the model.
+Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> model,
+                                                  std::shared_ptr<Executor> executor, const RuntimeOptions& options);
+
+}  // namespace plumb

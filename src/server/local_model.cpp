@@ -1,0 +1,48 @@
+#include "server/local_model.h"
+
+#include <chrono>
+#include <limits>
+
+#include "runtime/open_model.h"
+
+namespace plumb::server {
+namespace {
+
+// 0 means "its own choice" in both.
+Result<int> narrow(const char* name, std::int64_t value) {
+  if (value > std::numeric_limits<int>::max()) return error("{} {}: too large", name, value);
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+Result<ServedModel> load_local_model(const ServeOptions& options, const Settings& /*settings*/) {
+  RuntimeOptions runtime;
+  runtime.max_context_tokens = options.max_context;
+  runtime.pool_tokens = options.pool_tokens;
+  if (options.chunk_tokens > 0) runtime.chunk_tokens = options.chunk_tokens;
+  const auto running = narrow("--max-running", options.max_running);
+  if (!running) return tl::unexpected(running.error());
+  if (*running > 0) runtime.max_running = *running;
+  const auto waiting = narrow("--max-queue", options.max_queue);
+  if (!waiting) return tl::unexpected(waiting.error());
+  if (*waiting > 0) runtime.max_waiting = *waiting;
+
+  auto encoding = load_encoding(options.model);
+  if (!encoding) return tl::unexpected(encoding.error());
+  auto opened = open_model(options.model, options.threads, runtime);
+  if (!opened) return tl::unexpected(opened.error());
+  const ModelConfig& config = opened->model->config;
+  if ((*encoding)->vocab_size() != config.vocab_size)
+    return error("{}: vocab.json has {} tokens, config.json {}", options.model, (*encoding)->vocab_size(),
+                 config.vocab_size);
+  ModelInfo info;
+  info.name = config.name;
+  info.max_context = opened->generator->max_context_tokens();
+  info.hash = opened->model->hash;
+  info.created =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return ServedModel{std::move(*encoding), std::move(opened->generator), std::move(info)};
+}
+
+}  // namespace plumb::server

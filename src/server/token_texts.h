@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/encoding.h"
+#include "runtime/generator.h"
+
+namespace plumb::server {
+
+/// The text of every token as JSON, made once. Tokens whose bytes are not UTF-8 by themselves show U+FFFD.
+class TokenTexts {
+ public:
+  explicit TokenTexts(const Encoding& encoding);
+
+  const std::string& bytes(std::int32_t id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  /// The text with its quotes.
+  const std::string& quoted(std::int32_t id) const { return quoted_[static_cast<std::size_t>(id)]; }
+  /// The lowest id with the same text.
+  std::int32_t first_with_text(std::int32_t id) const { return first_[static_cast<std::size_t>(id)]; }
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
+
+ private:
+  std::vector<std::string> bytes_;
+  std::vector<std::string> quoted_;
+  std::vector<std::int32_t> first_;
+};
+
+/// Appends a log-probability: the f32 widened to double and printed shortest, so that reading it gives the same f32.
+/// Values that JSON cannot say are null.
+void append_logprob(std::string& out, float value);
+
+/// Collects the log-probabilities of /v1/completions:
+/// {tokens, token_logprobs, top_logprobs, text_offset, token_ids, top_logprob_ids}.
+///
+/// top_logprobs maps texts to values as in OpenAI's API; where several tokens have one text it holds the largest.
+/// token_ids and top_logprob_ids ([[id, logprob]…], largest first) are ours and say exactly which token is meant.
+class CompletionLogprobs {
+ public:
+  explicit CompletionLogprobs(const TokenTexts& texts) : texts_(&texts) {}
+  /// The first token of an echoed prompt, which nothing predicts: null entries.
+  void append_unscored(std::int32_t id, std::size_t text_offset);
+  void append(const TokenScore& score, std::size_t text_offset);
+  /// The object so far; starts anew.
+  std::string take();
+
+ private:
+  void append_token(std::int32_t id, std::size_t text_offset);
+
+  const TokenTexts* texts_;
+  std::string tokens_, token_logprobs_, top_, offsets_, ids_, top_ids_;
+};
+
+/// Collects the log-probabilities of chat: {"content": [{token, token_id, bytes, logprob, top_logprobs: […]}]}.
+class ChatLogprobs {
+ public:
+  explicit ChatLogprobs(const TokenTexts& texts) : texts_(&texts) {}
+  void append(const TokenScore& score);
+  std::string take();
+
+ private:
+  void append_entry(std::int32_t id, float logprob);
+
+  const TokenTexts* texts_;
+  std::string content_;
+};
+
+}  // namespace plumb::server
