@@ -16,7 +16,11 @@ namespace plumb {
 
 /// A tensor at an op's output while it is computed. `name` as in docs (for example "layers.2.attn_out"); the observer
 /// may read it or write to it; exactly one of the two data pointers is set. First extent: tokens of this sequence in
-/// this pass, except for compressed rows ("compressed_kv", "indexer.keys"), where it is the rows closed in this pass.
+/// this pass, except for
+///   "compressed_kv", "indexer.keys"                   the rows closed in this pass (no visit when there are none)
+///   "indexer.scores"                                  up to 64 tokens a visit, as wide as the last of them needs
+///   "hc_head_out", "final_norm_out", "logits"         the tokens that get logits
+/// "q", "kv", "compressed_kv" and "indexer.keys" are normed and rotated, "attn_heads" rotated back: as they are used.
 struct Port {
   std::string_view name;
   std::int64_t first;  // absolute position of the first token, or number of the first row

@@ -134,7 +134,8 @@ TEST(PhantomGolden, LogitsEqualTheIndependentModelAndAnswersAreRight) {
   const auto want = io.read_f64("logits_fp64").value();
   Engine engine(load_test_model("phantom"), std::make_shared<ThreadPool>(2));
   const auto vocab = static_cast<std::ptrdiff_t>(engine.config().vocab_size);
-  for (const Settings& settings : {Settings(), Settings::defaults()}) {
+  for (const Settings& settings : {Settings::defaults(), Settings()}) {
+    if (kSlowBuild && settings == Settings()) continue;
     const std::vector<float> logits = run_prompt(engine, ids, 0, settings, nullptr);
     EXPECT_LE(difference(logits, want).relative, 5e-6);
     int checked = 0;

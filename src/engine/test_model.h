@@ -13,6 +13,13 @@
 
 namespace plumb {
 
+/// Under a sanitizer everything takes 20 times as long: tests then try fewer cases.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSlowBuild = true;
+#else
+inline constexpr bool kSlowBuild = false;
+#endif
+
 inline std::shared_ptr<const Model> load_test_model(const std::string& folder) {
   auto model = load_model(std::string(PLUMB_SOURCE_DIR) + "/" + folder);
   if (!model) std::fprintf(stderr, "%s\n", model.error().message.c_str());
