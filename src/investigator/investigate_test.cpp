@@ -177,9 +177,9 @@ TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
   EXPECT_LE(lines, 13u);
 
   const Json j = Json::parse(verdict_json(outcome->findings.verdict));
+  const auto ordered = nlohmann::ordered_json::parse(verdict_json(outcome->findings.verdict));
   std::vector<std::string> keys;
-  for (const auto& [key, value] : nlohmann::ordered_json::parse(verdict_json(outcome->findings.verdict)).items())
-    keys.push_back(key);
+  for (const auto& [key, value] : ordered.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"verdict", "culprits", "class", "posterior", "posterior_flat_prior",
                                             "launches", "trials", "bounds", "not_covered"}));
   EXPECT_EQ(j["culprits"][0]["switch"], "s2");
