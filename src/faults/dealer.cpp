@@ -187,8 +187,10 @@ struct Sealed {
 };
 
 Result<Sealed> seal(const DealerOptions& options, std::span<const Plant> table, const std::string& seed_line) {
-  // Without a commitment nothing was announced when the case stopped: an envelope may or may not have been sealed.
-  const bool sealed_before = !options.commitment.empty() || std::filesystem::exists(options.envelope);
+  const bool sealed_before = std::filesystem::exists(options.envelope);
+  if (options.resume && !sealed_before && !options.uncommitted)
+    return error("{}: no envelope, so there is nothing to resume; deal anew without --resume",
+                 options.envelope.string());
   if (options.resume && sealed_before) {
     auto text = read_envelope(options.envelope);
     if (!text) return tl::unexpected(text.error());

@@ -16,8 +16,9 @@ inline constexpr const char* kDealerVariable = "PLUMB_DEALER";
 struct DealerOptions {
   std::filesystem::path envelope;
   int faults = 1;
-  bool resume = false;     // read the envelope instead of drawing; without a commitment, draw if there is none
-  std::string commitment;  // with resume: what the envelope must hash to; empty: nothing was announced yet
+  bool resume = false;     // read the envelope instead of drawing
+  std::string commitment;  // with resume: what the envelope must hash to; empty: not checked
+  bool uncommitted = false;  // with resume: nothing was announced when the case stopped; draw if there is no envelope
 };
 
 /// Draws and seals a plant, then serves it to the processes of this same executable until `in` closes.

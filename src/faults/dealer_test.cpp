@@ -130,6 +130,21 @@ TEST(Envelope, IsPrivateCompleteAndNeverOverwritten) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
 }
 
+TEST(Envelope, HasOneSizeWhateverWasDrawn) {
+  std::vector<Plant> all(kTable.begin(), kTable.end());
+  all.insert(all.end(), plants().begin(), plants().end());
+  for (const std::uint64_t seed : {std::uint64_t{0}, ~std::uint64_t{0}}) {
+    Deal none{.seed = seed};
+    none.nonce = random_nonce();
+    EXPECT_EQ(envelope_text(none).size(), kEnvelopeBytes);
+    for (const Plant& plant : all) {
+      Deal deal = *draw(seed, 1, std::span(&plant, 1));
+      deal.nonce = random_nonce();
+      EXPECT_EQ(envelope_text(deal).size(), kEnvelopeBytes) << plant.kind;
+    }
+  }
+}
+
 TEST(Envelope, SurvivesTheRoundTrip) {
   auto deal = *draw(42, 1, kTable);
   deal.nonce = random_nonce();
@@ -203,6 +218,21 @@ TEST(Dealer, ResumesTheSameDealAtTheSameSocket) {
   RunningDealer again({.envelope = path, .resume = true, .commitment = first.at("commitment")}, "");
   EXPECT_EQ(again.announcement, first);
   EXPECT_TRUE(ask_dealer(again.socket()));
+}
+
+TEST(Dealer, ResumingDemandsTheEnvelopeUnlessNothingWasCommitted) {
+  const Folder folder;
+  const auto path = folder.path / "e.json";
+  {
+    RunningDealer dealer({.envelope = path, .resume = true}, "7");
+    const auto result = dealer.end();
+    ASSERT_FALSE(result);
+    EXPECT_NE(result.error().message.find("nothing to resume"), std::string::npos) << result.error().message;
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  RunningDealer dealer({.envelope = path, .resume = true, .uncommitted = true}, "7");
+  EXPECT_EQ(dealer.announcement.at("probe_seed"), half_seed(7, "probe"));
+  EXPECT_TRUE(std::filesystem::exists(path));
 }
 
 TEST(Dealer, RefusesAChangedEnvelope) {

@@ -40,7 +40,10 @@ std::string envelope_text(const Deal& deal) {
                                     {"host", deal.host},          {"severity", deal.dose.severity},
                                     {"layers", deal.dose.layers}, {"dose_seed", deal.dose.seed},
                                     {"seed", deal.seed},          {"nonce", deal.nonce}};
-  return json.dump(2) + "\n";
+  std::string text = json.dump(2);
+  CHECK(text.size() < kEnvelopeBytes);
+  text.resize(kEnvelopeBytes - 1, ' ');
+  return text + "\n";
 }
 
 Result<Deal> parse_envelope(std::string_view text) try {

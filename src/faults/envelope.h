@@ -28,7 +28,10 @@ std::uint64_t half_seed(std::uint64_t seed, std::string_view label);
 /// Errors: faults neither 0 nor 1, an empty table.
 Result<Deal> draw(std::uint64_t seed, int faults, std::span<const Plant> table);
 
-/// The envelope's bytes: one JSON object.
+/// The size of every envelope: who lists the folder learns nothing of what was drawn.
+inline constexpr std::size_t kEnvelopeBytes = 1024;
+
+/// The envelope's bytes: one JSON object, padded with spaces to kEnvelopeBytes.
 std::string envelope_text(const Deal& deal);
 Result<Deal> parse_envelope(std::string_view text);
 

@@ -64,6 +64,8 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   command->add_option("--faults", options->faults, "how many faults to plant: 0 or 1")->capture_default_str();
   command->add_flag("--resume", options->resume, "read the envelope again instead of drawing");
   command->add_option("--commitment", options->commitment, "with --resume: the SHA-256 the envelope must have");
+  command->add_flag("--uncommitted", options->uncommitted,
+                    "with --resume: nothing was announced yet, so seal a plant if there is no envelope");
   command->add_option("--scan", *scan)->group("");
   command->callback([options, scan, &exit_code] {
     if (*scan > 0) {

@@ -81,6 +81,8 @@ Result<SealedDeal> SealedDeal::start(const DealerRequest& request) {
   if (request.resume && !request.commitment.empty()) {
     command.argv.emplace_back("--commitment");
     command.argv.push_back(request.commitment);
+  } else if (request.resume) {
+    command.argv.emplace_back("--uncommitted");
   }
   // Close-on-exec: a server that kept the writing end would keep the dealer alive after us.
   std::array<int, 2> in{};
