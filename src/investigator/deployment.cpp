@@ -1,10 +1,10 @@
 #include "investigator/deployment.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <initializer_list>
-#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -43,6 +43,13 @@ constexpr std::size_t kMaxFileBytes = 1u << 20;
 constexpr std::ptrdiff_t kMaxDotsPerLine = 256;
 constexpr int kMaxJsonDepth = 32;
 constexpr double kMaxSeconds = 1e6;
+constexpr std::int64_t kMaxFact = 1 << 24;  // tokens or entries: more than any context has
+
+// What the probes write into a request themselves and read replies by: another value would change what is measured.
+constexpr std::array kOwnKeys{"prompt", "messages", "max_tokens", "n", "stream", "echo", "stop"};
+// Of every request alike, where the deployment file has a place of its own for them or no probe reads them; a switch
+// may turn them.
+constexpr std::array kOwnKeysOfExtra{"logprobs", "model", "temperature"};
 
 using Names = std::initializer_list<const char*>;
 
@@ -178,6 +185,15 @@ class Table {
     if (value == "{}") value.clear();
   }
 
+  template <class Keys>
+  void refuse_own(const char* key, const Keys& own) {
+    const toml::node* node = toml().get(key);
+    if (node == nullptr || !node->is_table()) return;
+    for (const char* name : own)
+      if (const toml::node* entry = node->as_table()->get(name); entry != nullptr)
+        wrong(*entry, fmt::format("{}.{}", key, name), "is plumb's own: its probes set it and rely on it; remove it");
+  }
+
   std::optional<Table> table(const char* key) { return table_of(find(key), key); }
   std::optional<Table> needed_table(const char* key, const char* example) { return table_of(need(key, example), key); }
 
@@ -307,6 +323,8 @@ EndpointSpec read_endpoint(Table in, std::size_t index) {
 void read_request(Table in, RequestSpec& request) {
   in.number("temperature", 0, 100, request.temperature);
   in.json("extra", request.extra);
+  in.refuse_own("extra", kOwnKeys);
+  in.refuse_own("extra", kOwnKeysOfExtra);
   in.integer("answer_tokens", 1, 1000000, request.answer_tokens);
   in.later("thinking_tokens", "turn thinking off in extra");
   in.later("thinking", "turn thinking off in extra");
@@ -318,6 +336,7 @@ SwitchSide read_side(Table in) {
   in.text_map("env", side.env);
   in.texts("args", side.args);
   in.json("body", side.body);
+  in.refuse_own("body", kOwnKeys);
   in.later("patch", "only env, args and body can be switched");
   in.refuse_others();
   return side;
@@ -359,7 +378,7 @@ SwitchSpec read_switch(Table in) {
 void read_facts(Table in, std::map<std::string, std::int64_t>& facts) {
   for (const char* name : {"window", "chunk", "page", "index_topk", "max_len"}) {
     std::int64_t value = -1;
-    in.integer(name, 1, std::numeric_limits<std::int64_t>::max(), value);
+    in.integer(name, 1, kMaxFact, value);
     if (value > 0) facts[name] = value;
   }
   in.later("ratios", "state the page, the window and the chunk");

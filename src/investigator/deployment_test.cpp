@@ -47,7 +47,7 @@ max_in_flight = 4
 [request]
 temperature = 0.5
 answer_tokens = 32
-extra = {chat_template_kwargs = {thinking = false}, n = 1, list = [1, 2.5, "x"]}
+extra = {chat_template_kwargs = {thinking = false}, seed = 1, list = [1, 2.5, "x"]}
 
 [[switch]]
 name = "attention.split_k"
@@ -102,7 +102,7 @@ TEST(Deployment, EveryKeyOfTheFormIsRead) {
   EXPECT_EQ(d.endpoints[0].max_in_flight, 4);
   EXPECT_EQ(d.request.temperature, 0.5);
   EXPECT_EQ(d.request.answer_tokens, 32);
-  EXPECT_EQ(d.request.extra, R"({"chat_template_kwargs":{"thinking":false},"list":[1,2.5,"x"],"n":1})");
+  EXPECT_EQ(d.request.extra, R"({"chat_template_kwargs":{"thinking":false},"list":[1,2.5,"x"],"seed":1})");
   ASSERT_EQ(d.switches.size(), 3u);
   EXPECT_EQ(d.switches[0].off.env.at("SPLIT"), "0");
   EXPECT_EQ(d.switches[0].on.args, std::vector<std::string>{"--split"});
@@ -171,6 +171,20 @@ void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.part; 
 
 class Refused : public testing::TestWithParam<Refusal> {};
 
+TEST(Deployment, RequestsKeepWhatTheProbesRelyOn) {
+  for (const char* key :
+       {"prompt", "messages", "max_tokens", "n", "stream", "echo", "stop", "logprobs", "model", "temperature"}) {
+    const auto d = parse_deployment(minimal("", "", fmt::format("[request]\nextra = {{{} = 2}}", key)), "d.toml");
+    ASSERT_FALSE(d) << key;
+    EXPECT_NE(d.error().message.find(fmt::format("extra.{} is plumb's own", key)), std::string::npos)
+        << d.error().message;
+  }
+  const char* body =
+      "[[switch]]\nname = \"a\"\napply = \"request\"\nsides = {{off = {{}}, on = {{body = {{{} = 2}}}}}}";
+  EXPECT_FALSE(parse_deployment(minimal("", "", fmt::format(fmt::runtime(body), "stream")), "d.toml"));
+  EXPECT_TRUE(parse_deployment(minimal("", "", fmt::format(fmt::runtime(body), "temperature")), "d.toml"));
+}
+
 TEST_P(Refused, WithWhatIsWrong) {
   const std::string message = message_of(GetParam().text);
   EXPECT_NE(message.find(GetParam().part), std::string::npos) << message;
@@ -223,6 +237,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{minimal("", "max_in_flight = 0"), "from 1 to 1024"},
                     Refusal{minimal("", "headers = {A = \"x\\r\\nB: y\"}"), "control character"},
                     Refusal{minimal("", "", "[request]\nextra = {a = inf}"), "JSON has no"},
+                    Refusal{minimal("", "", "[facts]\nwindow = 4294967297"), "from 1 to 16777216"},
+                    Refusal{minimal("", "", "[facts]\nchunk = 16777217"), "from 1 to 16777216"},
+                    Refusal{minimal("", "", "[facts]\npage = 0"), "from 1 to 16777216"},
+                    Refusal{minimal("", "", "[facts]\nindex_topk = -1"), "from 1 to 16777216"},
+                    Refusal{minimal("", "", "[facts]\nmax_len = 9223372036854775807"), "from 1 to 16777216"},
                     Refusal{minimal("", "", "[request]\nextra = {a = 2020-01-01}"), "JSON has no"},
                     Refusal{minimal("", "", "[facts]\nwindow = \"x\""), "window must be an integer"},
                     Refusal{minimal("", "", "[deployment]\nrestart = \"maybe\""), "none of allowed, never"},
