@@ -16,8 +16,8 @@ inline constexpr const char* kDealerVariable = "PLUMB_DEALER";
 struct DealerOptions {
   std::filesystem::path envelope;
   int faults = 1;
-  bool resume = false;     // read the envelope instead of drawing
-  std::string commitment;  // with resume: what the envelope must hash to; empty: not checked
+  bool resume = false;       // read the envelope instead of drawing
+  std::string commitment;    // with resume: what the envelope must hash to; empty: not checked
   bool uncommitted = false;  // with resume: nothing was announced when the case stopped; draw if there is no envelope
 };
 

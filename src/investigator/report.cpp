@@ -23,14 +23,6 @@ constexpr std::size_t kMaxLaunchRows = 130;
 constexpr std::size_t kMaxReproductionRequests = 8;
 constexpr std::size_t kMaxMessage = 300;
 
-// Paths name users and machines; the last part is enough to recognise a file.
-std::string without_paths(const std::string& text) {
-  const std::size_t slash = text.rfind('/');
-  const std::size_t at = text.find('/');
-  if (at == std::string::npos || text.find("://") != std::string::npos) return text;
-  return text.substr(0, at) + "<path>" + text.substr(slash);
-}
-
 std::string rate(Counts c) {
   if (c.trials == 0) return "–";
   const Interval i = interval_95(c.failures, c.trials);
@@ -402,6 +394,28 @@ std::optional<std::pair<const LaunchRecord*, const TrialRecord*>> failing_trial(
 }
 
 }  // namespace
+
+std::string without_paths(const std::string& text) {
+  constexpr std::string_view kBeforePath = " \t\n=:,;'\"(<[{";
+  constexpr std::string_view kAfterPath = " \t\n:,;'\")>]}";
+  constexpr std::string_view kFileScheme = "file://";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool word_start = at == 0 || kBeforePath.find(text[at - 1]) != std::string_view::npos;
+    const bool scheme = at + 1 < text.size() && text[at + 1] == '/' && at > 0 && text[at - 1] == ':';
+    const bool after_file =
+        at >= kFileScheme.size() && text.compare(at - kFileScheme.size(), kFileScheme.size(), kFileScheme) == 0;
+    if (text[at] != '/' || !((word_start && !scheme) || after_file)) {
+      out += text[at++];
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(kAfterPath, at), text.size());
+    const std::string path = text.substr(at, end - at);
+    out += path.size() == 1 ? path : "<path>" + path.substr(path.rfind('/'));
+    at = end;
+  }
+  return out;
+}
 
 std::string verdict_json(const Verdict& v) {
   const auto number = [](const std::optional<double>& x) { return x ? Json(*x) : Json(); };
