@@ -1,5 +1,8 @@
 #include "investigator/journal.h"
 
+#include <algorithm>
+#include <charconv>
+
 #include <nlohmann/json.hpp>
 #include <sqlite3.h>
 
@@ -58,6 +61,10 @@ class Statement {
     return p ? std::string(p, static_cast<std::size_t>(sqlite3_column_bytes(s_, column))) : std::string();
   }
   std::int64_t integer(int column) const { return sqlite3_column_int64(s_, column); }
+  bool is_number(int column) const {
+    const int type = sqlite3_column_type(s_, column);
+    return type == SQLITE_INTEGER || type == SQLITE_FLOAT;
+  }
   double real(int column) const { return sqlite3_column_double(s_, column); }
   std::string message() const { return sqlite3_errmsg(db_); }
 
@@ -85,7 +92,23 @@ Json to_json(const StepRecord& s) {
   return j;
 }
 
-// Throws nlohmann's exceptions on rows that we did not write.
+// What a row says that we would not have written.
+struct Damage {
+  std::string what;
+};
+
+constexpr int kMaxStarts = 100'000;
+constexpr std::int64_t kMaxTokens = 1 << 30;
+constexpr double kMaxSeconds = 1e9;
+
+int tokens_of(const Json& j, const char* key) {
+  const Json& value = j.at(key);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > kMaxTokens)
+    throw Damage{fmt::format("{} is no number of tokens", key)};
+  return value.get<int>();
+}
+
+// Throws nlohmann's exceptions and Damage on rows that we did not write.
 StepRecord step_of(const Json& j) {
   StepRecord s;
   s.step = j.at("step");
@@ -93,15 +116,30 @@ StepRecord step_of(const Json& j) {
   s.expected = j.at("expected");
   s.text = j.at("text");
   s.finish_reason = j.at("finish_reason");
-  s.grade = parse_grade(j.at("grade").get<std::string>()).value();
+  const auto grade = parse_grade(j.at("grade").get<std::string>());
+  if (!grade) throw Damage{grade.error().message};
+  s.grade = *grade;
   s.detail = j.at("detail");
   s.graded = j.at("graded");
   s.wants_hit = j.at("wants_hit");
-  s.expected_tokens = j.at("expected_tokens");
+  s.expected_tokens = tokens_of(j, "expected_tokens");
   s.seconds = j.at("seconds");
-  if (!j.at("prompt_tokens").is_null()) s.prompt_tokens = j.at("prompt_tokens").get<int>();
-  if (!j.at("cached_tokens").is_null()) s.cached_tokens = j.at("cached_tokens").get<int>();
+  if (!(s.seconds >= 0 && s.seconds <= kMaxSeconds)) throw Damage{"seconds is no duration"};
+  if (!j.at("prompt_tokens").is_null()) s.prompt_tokens = tokens_of(j, "prompt_tokens");
+  if (!j.at("cached_tokens").is_null()) s.cached_tokens = tokens_of(j, "cached_tokens");
   return s;
+}
+
+std::vector<StepRecord> steps_of(const std::string& text) {
+  std::vector<StepRecord> steps;
+  try {
+    const Json list = Json::parse(text);
+    if (!list.is_array() || list.empty()) throw Damage{"its steps are no list"};
+    for (const Json& step : list) steps.push_back(step_of(step));
+  } catch (const Json::exception&) {
+    throw Damage{"its steps are not as plumb writes them"};
+  }
+  return steps;
 }
 
 std::string bits_of(const Variant& variant) {
@@ -112,11 +150,84 @@ std::string bits_of(const Variant& variant) {
 
 Variant variant_of(const std::string& bits) {
   Variant variant;
-  for (const char c : bits) variant.push_back(c == '1');
+  for (const char c : bits) {
+    if (c != '0' && c != '1') throw Damage{fmt::format("its variant '{}' holds other letters than 0 and 1", bits)};
+    variant.push_back(c == '1');
+  }
   return variant;
 }
 
-std::uint64_t seed_of(const std::string& text) { return std::stoull(text); }
+std::uint64_t seed_of(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (code != std::errc{} || rest != text.data() + text.size())
+    throw Damage{fmt::format("seed '{}' is not a number from 0 to 2^64-1", text)};
+  return seed;
+}
+
+double seconds_of(const Statement& row, int column, const char* name) {
+  const double value = row.is_number(column) ? row.real(column) : -1;
+  if (!(value >= 0 && value <= kMaxSeconds)) throw Damage{fmt::format("{} is no duration in seconds", name)};
+  return value;
+}
+
+LaunchRecord launch_of(const Statement& row, const History& before) {
+  LaunchRecord l;
+  l.id = row.integer(0);
+  if (l.id != static_cast<std::int64_t>(before.launches.size()) + 1) throw Damage{"it does not follow the one before"};
+  l.label = row.text(1);
+  l.variant = variant_of(row.text(2));
+  if (l.variant.size() != (before.launches.empty() ? l.variant : before.launches[0].variant).size())
+    throw Damage{fmt::format("its variant has {} sides, that of launch 1 {}", l.variant.size(),
+                             before.launches[0].variant.size())};
+  const auto status = parse_status(row.text(3));
+  if (!status) throw Damage{status.error().message};
+  l.status = *status;
+  l.message = row.text(4);
+  if (!row.is_number(5) || row.integer(5) < 1 || row.integer(5) > kMaxStarts)
+    throw Damage{fmt::format("starts is not a number from 1 to {}", kMaxStarts)};
+  l.starts = static_cast<int>(row.integer(5));
+  l.ready_s = seconds_of(row, 6, "ready_s");
+  return l;
+}
+
+Wording wording_of(const std::string& name) {
+  for (const Wording wording : {Wording::phantom, Wording::plain})
+    if (name == wording_name(wording)) return wording;
+  throw Damage{fmt::format("'{}' is no wording", name)};
+}
+
+TrialRecord trial_of(const Statement& row) {
+  TrialRecord t;
+  t.item = {row.text(1), seed_of(row.text(2))};
+  if (const auto probe = probe_of(t.item.cell); !probe) throw Damage{probe.error().message};
+  t.wording = wording_of(row.text(3));
+  const auto grade = parse_grade(row.text(4));
+  if (!grade) throw Damage{grade.error().message};
+  t.grade = *grade;
+  t.steps = steps_of(row.text(5));
+  if (worst_grade(t.steps) != t.grade)
+    throw Damage{
+        fmt::format("its grade is {}, that of its steps {}", grade_name(t.grade), grade_name(worst_grade(t.steps)))};
+  t.at_s = seconds_of(row, 6, "at_s");
+  return t;
+}
+
+CaseIdentity identity_of(const Statement& row) {
+  CaseIdentity identity{seed_of(row.text(0)), row.text(1), {}};
+  try {
+    identity.cells = Json::parse(row.text(2)).get<std::vector<std::string>>();
+  } catch (const Json::exception&) {
+    throw Damage{"its probes are no list of names"};
+  }
+  if (identity.cells.empty()) throw Damage{"it names no probe"};
+  for (auto cell = identity.cells.begin(); cell != identity.cells.end(); ++cell) {
+    if (const auto probe = probe_of(*cell); !probe) throw Damage{probe.error().message};
+    if (std::find(identity.cells.begin(), cell, *cell) != cell)
+      throw Damage{fmt::format("it names the probe {} twice", *cell)};
+  }
+  return identity;
+}
 
 }  // namespace
 
@@ -140,6 +251,7 @@ Journal::~Journal() = default;
 Journal::Journal(Journal&&) noexcept = default;
 Journal& Journal::operator=(Journal&&) noexcept = default;
 const CaseIdentity& Journal::identity() const { return impl_->identity; }
+const std::string& Journal::file() const { return impl_->file; }
 
 Result<Journal> Journal::create(const std::filesystem::path& file, const CaseIdentity& identity) {
   std::error_code ignored;
@@ -189,49 +301,38 @@ Result<Journal> Journal::open(const std::filesystem::path& file) {
   Statement read(impl->db, "SELECT seed, deployment_hash, cells FROM identity");
   if (!read.step()) return impl->failure("the journal is damaged");
   try {
-    impl->identity = {seed_of(read.text(0)), read.text(1), Json::parse(read.text(2)).get<std::vector<std::string>>()};
-  } catch (const std::exception& e) {
-    return error("{}: the journal is damaged: {}", file.string(), e.what());
+    impl->identity = identity_of(read);
+  } catch (const Damage& damage) {
+    return error("{}: the journal is damaged: the case's identity: {}", file.string(), damage.what);
   }
   return Journal(std::move(impl));
 }
 
 Result<History> Journal::read() const {
   History history;
-  try {
-    Statement launches(impl_->db,
-                       "SELECT id, label, variant, status, message, starts, ready_s, at_s FROM launches ORDER BY id");
-    while (launches.step()) {
-      LaunchRecord l;
-      l.id = launches.integer(0);
-      l.label = launches.text(1);
-      l.variant = variant_of(launches.text(2));
-      l.status = parse_status(launches.text(3)).value();
-      l.message = launches.text(4);
-      l.starts = static_cast<int>(launches.integer(5));
-      l.ready_s = launches.real(6);
-      history.elapsed_s = std::max(history.elapsed_s, launches.real(7));
-      history.launches.push_back(std::move(l));
+  const auto damaged = [&](const char* kind, std::int64_t id, const Damage& damage) {
+    return error("{}: the journal is damaged: {} {}: {}", impl_->file, kind, id, damage.what);
+  };
+  Statement launches(impl_->db,
+                     "SELECT id, label, variant, status, message, starts, ready_s, at_s FROM launches ORDER BY id");
+  while (launches.step()) try {
+      history.launches.push_back(launch_of(launches, history));
+      history.elapsed_s = std::max(history.elapsed_s, seconds_of(launches, 7, "at_s"));
+    } catch (const Damage& damage) {
+      return damaged("launch", launches.integer(0), damage);
     }
-    Statement trials(impl_->db, "SELECT launch, cell, seed, wording, grade, steps, at_s FROM trials ORDER BY id");
-    while (trials.step()) {
-      TrialRecord t;
-      t.item = {trials.text(1), seed_of(trials.text(2))};
-      t.wording = trials.text(3) == wording_name(Wording::phantom) ? Wording::phantom : Wording::plain;
-      t.grade = parse_grade(trials.text(4)).value();
-      for (const Json& step : Json::parse(trials.text(5))) t.steps.push_back(step_of(step));
-      t.at_s = trials.real(6);
+  Statement trials(impl_->db, "SELECT launch, cell, seed, wording, grade, steps, at_s, id FROM trials ORDER BY id");
+  while (trials.step()) try {
+      TrialRecord t = trial_of(trials);
       history.elapsed_s = std::max(history.elapsed_s, t.at_s);
-      const auto launch = std::find_if(history.launches.begin(), history.launches.end(),
-                                       [&](const LaunchRecord& l) { return l.id == trials.integer(0); });
-      if (launch == history.launches.end())
-        return error("{}: the journal is damaged: a trial without launch", impl_->file);
-      launch->trials.push_back(std::move(t));
+      const std::int64_t launch = trials.integer(0);
+      if (launch < 1 || launch > static_cast<std::int64_t>(history.launches.size()))
+        throw Damage{fmt::format("there is no launch {}", launch)};
+      history.launches[static_cast<std::size_t>(launch - 1)].trials.push_back(std::move(t));
+    } catch (const Damage& damage) {
+      return damaged("trial", trials.integer(7), damage);
     }
-    if (!launches.ok() || !trials.ok()) return impl_->failure("the journal is damaged");
-  } catch (const std::exception& e) {
-    return error("{}: the journal is damaged: {}", impl_->file, e.what());
-  }
+  if (!launches.ok() || !trials.ok()) return impl_->failure("the journal is damaged");
   return history;
 }
 

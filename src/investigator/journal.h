@@ -18,8 +18,8 @@ struct CaseIdentity {
   std::vector<std::string> cells;
 };
 
-/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (write-ahead log, synchronous=FULL) before anything
-/// else happens. Killing the process loses at most the trial in flight.
+/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (write-ahead log, synchronous=FULL)
+/// before anything else happens. Killing the process loses at most the trial in flight.
 class Journal {
  public:
   /// Creates a journal. Errors: the file exists already, or cannot be written.
@@ -32,6 +32,9 @@ class Journal {
   Journal& operator=(Journal&&) noexcept;
 
   const CaseIdentity& identity() const;
+  const std::string& file() const;
+  /// All of it. Errors: damaged, with what is wrong in which launch or trial; whether the launches and trials are those
+  /// of a plan is for damage_of() to say.
   Result<History> read() const;
   /// Writes a launch; one with the same id is replaced, its trials are kept.
   Result<void> put_launch(const LaunchRecord& launch, double at_s);

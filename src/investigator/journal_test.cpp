@@ -37,7 +37,7 @@ class JournalTest : public ::testing::Test {
     TrialRecord t;
     t.item = {"hit", seed};
     t.grade = Grade::no_answer;
-    t.at_s = 1.5 + static_cast<double>(seed);
+    t.at_s = 1.5 + static_cast<double>(seed % 1000);
     StepRecord s;
     s.step = "full";
     s.prompt_hash = "00ff";
@@ -131,6 +131,55 @@ TEST_F(JournalTest, ADamagedFileIsRefusedNotRead) {
     if (auto j = Journal::open(copy)) {
       EXPECT_FALSE(j->read()) << keep;
     }
+  }
+}
+
+TEST_F(JournalTest, RowsThatPlumbWouldNotWriteAreRefusedInItsWords) {
+  for (const char* sql : {"UPDATE launches SET variant = '1x1'",
+                          "UPDATE launches SET status = 'fine'",
+                          "UPDATE launches SET starts = 0",
+                          "UPDATE launches SET starts = 1e12",
+                          "UPDATE launches SET starts = 'many'",
+                          "UPDATE launches SET ready_s = -1",
+                          "UPDATE launches SET at_s = 9e999",
+                          "UPDATE launches SET at_s = 'x'",
+                          "UPDATE launches SET id = 2",
+                          "UPDATE trials SET launch = 7",
+                          "UPDATE trials SET cell = 'needle@1000000000'",
+                          "UPDATE trials SET cell = ''",
+                          "UPDATE trials SET seed = 'x'",
+                          "UPDATE trials SET seed = '18446744073709551616'",
+                          "UPDATE trials SET wording = 'latin'",
+                          "UPDATE trials SET grade = 'right'",
+                          "UPDATE trials SET grade = 'good'",
+                          "UPDATE trials SET steps = '{'",
+                          "UPDATE trials SET steps = '[]'",
+                          "UPDATE trials SET steps = '[{}]'",
+                          "UPDATE trials SET steps = replace(steps, ':299', ':-299')",
+                          "UPDATE trials SET steps = replace(steps, '0.125', '-1')",
+                          "UPDATE trials SET at_s = -1",
+                          "UPDATE identity SET seed = 'x'",
+                          "UPDATE identity SET cells = '[\"nothing\"]'",
+                          "UPDATE identity SET cells = '[]'",
+                          "UPDATE identity SET cells = 'x'",
+                          "UPDATE identity SET cells = '[\"short\",\"short\"]'"}) {
+    std::filesystem::remove(file_);
+    {
+      auto j = Journal::create(file_, identity());
+      ASSERT_TRUE(j->put_launch(launch(1), 0));
+      ASSERT_TRUE(j->add_trial(1, trial(1)));
+    }
+    sqlite3* db = nullptr;
+    sqlite3_open(file_.c_str(), &db);
+    EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    sqlite3_close(db);
+    auto j = Journal::open(file_);
+    const auto history = j ? j->read() : Result<History>(tl::unexpected(j.error()));
+    ASSERT_FALSE(history) << sql;
+    const std::string& message = history.error().message;
+    EXPECT_NE(message.find("the journal is damaged: "), std::string::npos) << sql << ": " << message;
+    for (const char* foreign : {"sto", "expected access", "json", "exception"})
+      EXPECT_EQ(message.find(foreign, message.find("damaged")), std::string::npos) << message;
   }
 }
 
