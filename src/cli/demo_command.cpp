@@ -86,7 +86,8 @@ Result<std::string> investigate_blind(const investigator::DemoCase& blind, const
   options.case_dir = blind.case_dir;
   options.deployment_toml = *text;
   options.seed = blind.probe_seed;
-  options.resume = blind.resume;
+  // A demo may have been interrupted between its deal and its first launch.
+  options.resume = blind.resume && investigator::has_journal(blind.case_dir);
   options.limits = args.limits;
   options.progress = investigator::ProgressPrinter(stderr);
   const auto outcome = investigator::investigate(*deployment, options);
@@ -115,6 +116,7 @@ int run_demo_command(const Args& args) {
     fmt::print(args.json ? stderr : stdout, "{}\n", line);
     std::fflush(stdout);
   };
+  options->warn = [](const std::string& line) { fmt::print(stderr, "plumb: {}\n", line); };
   options->say(fmt::format("case: {}", options->case_dir.string()));
   const auto result = investigator::run_demo(
       *options, [&args](const investigator::DemoCase& blind) { return investigate_blind(blind, args); });

@@ -32,7 +32,8 @@ int run(const Args& args) {
   const auto deployment = investigator::load_deployment(args.deployment);
   if (!deployment) return fail(deployment.error().message);
   if (args.plan) {
-    const auto plan = investigator::describe_plan(*deployment, args.limits);
+    const auto plan = args.json ? investigator::plan_json(*deployment, args.limits)
+                                : investigator::describe_plan(*deployment, args.limits);
     if (!plan) return fail(plan.error().message);
     std::fputs(plan->c_str(), stdout);
     return kClean;
@@ -66,7 +67,7 @@ void add_investigate_command(CLI::App& app, int& exit_code) {
   command->add_option("--seed", args->seed, "of the probes; without it from the operating system");
   command->add_flag("--plan", args->plan, "print what would be done and what it costs, launch nothing");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
-  command->add_flag("--json", args->json, "print the verdict as one JSON document");
+  command->add_flag("--json", args->json, "print the verdict, or with --plan the plan, as one JSON document");
   command->add_option("--conversation", args->conversation, "a conversation to replay (not supported yet)");
   command->add_option("--listen", args->listen, "address for live status (not supported yet)");
   command->add_flag("--allow-load", args->allow_load, "allow probes under load (not supported yet)");

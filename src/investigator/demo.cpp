@@ -40,6 +40,17 @@ Result<void> prepare_case(const DemoOptions& options) {
   const bool used =
       std::filesystem::exists(options.case_dir, failed) && !std::filesystem::is_empty(options.case_dir, failed);
   if (failed) return error("{}: {}", options.case_dir.string(), failed.message());
+  // Killed before anything was sealed, a demo with a stated seed begins as it would have then.
+  const auto exists = [&](const std::filesystem::path& file) { return std::filesystem::exists(file, failed); };
+  if (options.resume && !exists(envelope_of(options.case_dir)) && !exists(commitment_file(options)) &&
+      !exists(verdict_file(options))) {
+    if (used || !options.seed)
+      return error("nothing to resume in {}: no deal was sealed; begin the case without --resume",
+                   options.case_dir.string());
+    if (options.warn)
+      options.warn(fmt::format("nothing to resume in {}: beginning anew with seed {}", options.case_dir.string(),
+                               *options.seed));
+  }
   if (used && !options.resume)
     return error("{}: is not empty; continue it with --resume, or choose another --case", options.case_dir.string());
   std::filesystem::create_directories(options.case_dir, failed);

@@ -29,7 +29,8 @@ struct DemoOptions {
   std::optional<std::uint64_t> seed;
   int faults = 1;
   bool resume = false;
-  std::function<void(const std::string&)> say;  // one line for whoever watches; may be empty
+  std::function<void(const std::string&)> say;   // one line for whoever watches; may be empty
+  std::function<void(const std::string&)> warn;  // what was asked for is not what is done; may be empty
 };
 
 /// What a demo hands to the investigation; nothing of it depends on what was planted.

@@ -140,6 +140,22 @@ TEST_F(Demo, ResumesACaseThatStoppedBeforeItsPromise) {
   EXPECT_TRUE(result->match);
 }
 
+TEST_F(Demo, ResumingNothingNeedsASeedAndSaysSo) {
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
+  std::vector<std::string> warned;
+  options.warn = [&](const std::string& line) { warned.push_back(line); };
+  options.resume = true;
+  options.seed.reset();
+  const auto refused = run_demo(options, investigate);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("nothing to resume in"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options.case_dir));
+  options.seed = 12;
+  ASSERT_TRUE(run_demo(options, investigate));
+  ASSERT_EQ(warned.size(), 1u);
+  EXPECT_NE(warned[0].find("nothing to resume"), std::string::npos);
+}
+
 TEST_F(Demo, SaysWhatIsWrongWithTheDealer) {
   const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
   options.executable = folder / "missing";

@@ -136,17 +136,7 @@ Result<void> check_endpoints(const Deployment& deployment, const Locate& locate)
   for (std::size_t i = 0; i < deployment.endpoints.size(); ++i) {
     const EndpointSpec& endpoint = deployment.endpoints[i];
     const std::string where = locate(fmt::format("endpoint {}", i));
-    if (endpoint.url.rfind("https://", 0) == 0)
-      return error("{}endpoint url \"{}\": https is not supported yet, use http://", where, endpoint.url);
-    const bool plain = std::all_of(endpoint.url.begin(), endpoint.url.end(),
-                                   [](unsigned char c) { return c > 0x20 && c != 0x7f && c != '?' && c != '#'; });
-    if (endpoint.url.rfind("http://", 0) != 0 || endpoint.url.size() <= 7 || !plain)
-      return error("{}endpoint url \"{}\": must be http://HOST:PORT", where, endpoint.url);
-    const std::string with_port = fill_ports(endpoint.url, [](const std::string&) { return "1"; });
-    if (const auto port = port_of_url(with_port); !port)
-      return error("{}endpoint url \"{}\": must be http://HOST:PORT", where, endpoint.url);
-    if (endpoint.url.size() >= 3 && endpoint.url.compare(endpoint.url.size() - 3, 3, "/v1") == 0)
-      return error("{}endpoint url \"{}\": leave the /v1 away, plumb adds it", where, endpoint.url);
+    if (auto url = check_url(endpoint.url); !url) return error("{}endpoint {}", where, url.error().message);
     if (!deployment.processes.empty() && !is_local_url(endpoint.url))
       return error(
           "{}endpoint url \"{}\": processes run on this machine, so the host must be 127.0.0.1, localhost or "
@@ -248,6 +238,19 @@ std::string fill_ports(std::string_view text, const std::function<std::string(co
     filled += port(std::string(text.substr(at + kPortMark.size(), end - at - kPortMark.size())));
     text.remove_prefix(end + 1);
   }
+}
+
+Result<void> check_url(const std::string& url) {
+  if (url.rfind("https://", 0) == 0) return error("url \"{}\": https is not supported yet, use http://", url);
+  const bool plain = std::all_of(url.begin(), url.end(),
+                                 [](unsigned char c) { return c > 0x20 && c != 0x7f && c != '?' && c != '#'; });
+  if (url.rfind("http://", 0) != 0 || url.size() <= 7 || !plain)
+    return error("url \"{}\": must be http://HOST:PORT", url);
+  if (!port_of_url(fill_ports(url, [](const std::string&) { return "1"; })))
+    return error("url \"{}\": must be http://HOST:PORT", url);
+  if (url.size() >= 3 && url.compare(url.size() - 3, 3, "/v1") == 0)
+    return error("url \"{}\": leave the /v1 away, plumb adds it", url);
+  return {};
 }
 
 Result<int> port_of_url(const std::string& url) {

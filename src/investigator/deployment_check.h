@@ -22,6 +22,10 @@ Result<std::vector<std::string>> port_names(std::string_view text);
 /// The text with each "{port:NAME}" replaced by what `port` gives for NAME.
 std::string fill_ports(std::string_view text, const std::function<std::string(const std::string&)>& port);
 
+/// Whether an endpoint's URL, which may hold {port:NAME}, is "http://HOST[:PORT][/PATH]" without /v1; the error names
+/// it.
+Result<void> check_url(const std::string& url);
+
 /// The port of "http://HOST[:PORT][/PATH]", 80 when it names none; an error when it is not of that form.
 Result<int> port_of_url(const std::string& url);
 

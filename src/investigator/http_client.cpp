@@ -264,6 +264,8 @@ struct HttpClient::Impl {
   }
 };
 
+void HttpClient::set_timeout(double timeout_s) { impl_->timeout_s = timeout_s; }
+
 HttpClient::HttpClient(std::string base_url, double timeout_s, std::size_t max_body_bytes)
     : impl_(std::make_unique<Impl>()) {
   impl_->address = parse_base_url(base_url);

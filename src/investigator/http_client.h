@@ -29,6 +29,8 @@ class HttpClient {
   ~HttpClient();
   HttpClient(HttpClient&&) noexcept;
 
+  /// For the requests that follow.
+  void set_timeout(double timeout_s);
   tl::expected<HttpReply, HttpFailure> get(const std::string& path);
   tl::expected<HttpReply, HttpFailure> post(const std::string& path, const std::string& json_body,
                                             const std::map<std::string, std::string>& headers = {});

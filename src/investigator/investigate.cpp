@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -21,6 +22,11 @@ namespace {
 using Status = LaunchRecord::Status;
 
 constexpr const char* kJournal = "journal.sqlite";
+// Launches, for a plan.
+constexpr int kLeastGround = 4;
+constexpr int kMostGround = 6;
+constexpr int kUsualConfirmation = 6;
+
 constexpr const char* kDeployment = "deployment.toml";
 
 // Exclusive use of a case folder, until the process ends or this is destroyed.
@@ -62,8 +68,14 @@ std::string prompt_text(const Ask& ask) {
   return text;
 }
 
-StepRecord ask_one(World& world, const Ask& ask) {
-  const Reply reply = world.ask(ask);
+int tokens_of_trial(const std::string& cell, const Shape& shape) {
+  int tokens = 0;
+  for (const Ask& ask : make_item({cell, 1}, Wording::phantom, shape).asks) tokens += ask.prompt_tokens;
+  return tokens;
+}
+
+StepRecord ask_one(World& world, const Ask& ask, double deadline_s) {
+  const Reply reply = world.ask(ask, std::clamp(deadline_s - world.now_s(), kLeastAskTimeoutS, kAskTimeoutS));
   StepRecord s;
   s.step = ask.step;
   s.prompt_hash = hash_text(prompt_text(ask));
@@ -100,19 +112,70 @@ class Driver {
     auto history = journal_.read();
     if (!history) return tl::unexpected(history.error());
     history_ = std::move(*history);
+    for (const auto& damage : {damage_of(plan_, history_), damage_of_prompts()})
+      if (damage) return error("{}: the journal is damaged: {}", journal_.file(), *damage);
     begin_s_ = world_.now_s() - history_.elapsed_s;
     for (;;) {
       history_.elapsed_s = elapsed();
       NextStep next = next_step(plan_, history_);
       if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label))
         if (auto closed = close(Status::done, ""); !closed) return tl::unexpected(closed.error());
-      if (!next.wanted) return Outcome{std::move(next.findings), std::move(history_), plan_.seed};
+      if (!next.wanted) {
+        if (const std::string nothing = nothing_ran(next.findings); !nothing.empty()) return error("{}", nothing);
+        return Outcome{std::move(next.findings), std::move(history_), plan_.seed};
+      }
       if (auto done = perform(*next.wanted); !done) return tl::unexpected(done.error());
     }
   }
 
  private:
   double elapsed() { return world_.now_s() - begin_s_; }
+
+  // What a deployment that never ran is to be told about: an error, because nothing was measured that a verdict could
+  // rest on. Empty when a variant launched and answered a request.
+  std::string nothing_ran(const Findings& findings) const {
+    const auto never_launched = [](const LaunchRecord& l) {
+      return l.status == Status::failed || l.status == Status::infeasible;
+    };
+    const auto resolved = [](const LaunchRecord& l) {
+      return std::any_of(l.trials.begin(), l.trials.end(),
+                         [](const TrialRecord& t) { return t.grade != Grade::infrastructure; });
+    };
+    const std::vector<LaunchRecord>& launches = history_.launches;
+    if (launches.empty()) return {};
+    if (std::all_of(launches.begin(), launches.end(), never_launched)) {
+      const LaunchRecord& last = launches.back();
+      return fmt::format(
+          "deployment {}: no variant launches, so there is nothing to measure; the last try was {} ({}): {}",
+          plan_.deployment.name, last.label, describe(plan_.deployment, last.variant), last.message);
+    }
+    const bool asked =
+        std::any_of(launches.begin(), launches.end(), [](const LaunchRecord& l) { return !l.trials.empty(); });
+    if (!findings.unmeasured.empty() && asked && std::none_of(launches.begin(), launches.end(), resolved))
+      return fmt::format("deployment {}: it launches, but answers no request: {}", plan_.deployment.name,
+                         findings.unmeasured);
+    return {};
+  }
+
+  // Whether the journal's trials are answers to what this plan asks.
+  std::optional<std::string> damage_of_prompts() const {
+    for (const LaunchRecord& l : history_.launches)
+      for (const TrialRecord& t : l.trials) {
+        const std::vector<Ask> asks = make_item(t.item, t.wording, shape_).asks;
+        bool same = t.steps.size() <= asks.size();
+        for (std::size_t i = 0; same && i < t.steps.size(); ++i) {
+          const StepRecord& s = t.steps[i];
+          const bool claims = s.graded && s.grade == Grade::right;
+          same = s.step == asks[i].step && s.expected == asks[i].expected &&
+                 s.prompt_hash == hash_text(prompt_text(asks[i])) && s.graded == !asks[i].expected.empty() &&
+                 (!claims || s.text.find(s.expected) != std::string::npos);
+        }
+        if (!same)
+          return fmt::format("launch {}: its trial {} with seed {} is no answer to what plumb asks there", l.id,
+                             t.item.cell, t.item.seed);
+      }
+    return std::nullopt;
+  }
 
   void tell(Progress p) {
     if (!progress_) return;
@@ -144,7 +207,7 @@ class Driver {
     tell(p);
     for (const auto& [item, wording] : missing(wanted)) {
       if (elapsed() >= plan_.limits.max_minutes * 60) return close(Status::died, "the time budget ended here");
-      TrialRecord t = run_trial(world_, item, wording, shape_);
+      TrialRecord t = run_trial(world_, item, wording, shape_, begin_s_ + plan_.limits.max_minutes * 60);
       t.at_s = elapsed();
       if (auto written = journal_.add_trial(record().id, t); !written) return written;
       count(t.grade);
@@ -191,7 +254,12 @@ class Driver {
     ++l.starts;
     if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
     const auto ready = world_.launch(wanted.variant, l.id);
-    if (!ready) {
+    // Not the variant's fault: the launch stays open, so that resuming tries it again.
+    const bool outside = !ready && (ready.error().kind == LaunchFailure::Kind::environment ||
+                                    ready.error().kind == LaunchFailure::Kind::stale);
+    if (outside) {
+      l.message = ready.error().message;
+    } else if (!ready) {
       const bool infeasible = ready.error().kind == LaunchFailure::Kind::infeasible;
       l.status = infeasible ? Status::infeasible : Status::failed;
       l.message = ready.error().message;
@@ -200,11 +268,12 @@ class Driver {
             .text = fmt::format("{} did not launch: {}", l.label, l.message)});
     } else {
       l.ready_s = *ready;
+      l.message.clear();
       open_ = &l;
     }
     if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
-    if (!ready && ready.error().kind == LaunchFailure::Kind::environment)
-      return error("{}: {}", l.label, ready.error().message);
+    if (outside)
+      return error("deployment {}: it cannot be launched ({}): {}", plan_.deployment.name, l.label, l.message);
     return ready.has_value();
   }
 
@@ -243,6 +312,13 @@ Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Lim
   const Shape shape = shape_of(deployment);
   std::vector<std::string> fitting;
   for (const std::string& cell : *cells) {
+    const int least = least_prompt_tokens(cell, shape);
+    if (shape.max_len > 0 && least > shape.max_len) continue;
+    if (least > kMaxPromptTokens)
+      return error(
+          "[facts]: with this window, chunk and page the {} probe needs prompts of {} tokens or more; plumb "
+          "makes at most {}: state smaller ones, or a max_len that leaves the probe out",
+          cell, least, kMaxPromptTokens);
     const auto items = make_item({cell, 1}, Wording::phantom, shape).asks;
     const bool fits =
         shape.max_len <= 0 || std::all_of(items.begin(), items.end(), [&](const Ask& a) {
@@ -254,23 +330,35 @@ Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Lim
   return Plan{deployment, seed, limits, fitting};
 }
 
-// What must not change under a case: commands, switches and what is asked. The environment of processes may: it holds
+}  // namespace
+
+// The environment of processes is left out: it holds
 // sockets and keys that differ from run to run.
 std::string hash_deployment(const Deployment& d) {
   std::string text;
-  const auto add = [&](const std::string& part) { text += part + '\0'; };
+  const auto add = [&](const std::string& part) { text += fmt::format("{}:{}", part.size(), part); };
+  const auto add_all = [&](const std::vector<std::string>& parts) {
+    add(std::to_string(parts.size()));
+    for (const std::string& part : parts) add(part);
+  };
   for (const ProcessSpec& p : d.processes) {
-    add(p.name);
-    for (const std::string& arg : p.command) add(arg);
+    add("process " + p.name);
+    add(p.role);
+    add(p.cwd);
+    add_all(p.command);
+    add_all(p.after);
   }
-  for (const EndpointSpec& e : d.endpoints) add(e.url + e.api + e.model);
+  for (const EndpointSpec& e : d.endpoints) add_all({e.url, e.api, e.model});
   add(d.request.extra);
   add(fmt::format("{} {}", d.request.temperature, d.request.answer_tokens));
   for (const SwitchSpec& s : d.switches) {
     add(fmt::format("{} {} {}", s.name, s.deployed_on ? "on" : "off", s.working_off ? "" : "always"));
+    add(s.apply);
+    for (const auto* names : {&s.processes, &s.needs, &s.conflicts}) add_all(*names);
     for (const SwitchSide* side : {&s.off, &s.on}) {
+      add(std::to_string(side->env.size()));
       for (const auto& [key, value] : side->env) add(key + "=" + value);
-      for (const std::string& arg : side->args) add(arg);
+      add_all(side->args);
       add(side->body);
     }
   }
@@ -278,18 +366,55 @@ std::string hash_deployment(const Deployment& d) {
   return hash_text(text);
 }
 
+namespace {
+
+// Whether nothing was measured that a case could go on from. A launch that is still open is gone on with, unless the
+// case cannot be: it is to be begun, or with a corrected deployment file.
+bool tried_in_vain(const History& history, bool may_go_on) {
+  return std::all_of(history.launches.begin(), history.launches.end(),
+                     [&](const LaunchRecord& l) {
+                       return l.trials.empty() &&
+                              (!may_go_on || l.status == Status::failed || l.status == Status::infeasible);
+                     }) &&
+         !(may_go_on && history.launches.empty());
+}
+
+// Replaces a journal without trials. A kill in between leaves none, and the case can be begun.
+Result<Journal> begin_anew(Journal before, const InvestigateOptions& options, CaseIdentity identity) {
+  if (options.resume) identity.seed = before.identity().seed;
+  const auto file = options.case_dir / kJournal;
+  {
+    const Journal closed = std::move(before);
+  }
+  for (const char* part : {"-wal", "-shm", ""}) {
+    std::error_code failed;
+    std::filesystem::remove(file.string() + part, failed);
+    if (failed) return error("{}{}: cannot be removed: {}", file.string(), part, failed.message());
+  }
+  return Journal::create(file, identity);
+}
+
 Result<Journal> open_or_create(const InvestigateOptions& options, const Plan& plan) {
   const auto file = options.case_dir / kJournal;
   const CaseIdentity identity{plan.seed, hash_deployment(plan.deployment), plan.cells};
-  // A kill between the two files of a new case leaves no journal: resuming then begins it.
-  if (!options.resume || !std::filesystem::exists(file)) return Journal::create(file, identity);
+  if (!has_journal(options.case_dir)) return Journal::create(file, identity);
   auto journal = Journal::open(file);
-  if (journal && journal->identity().deployment_hash != identity.deployment_hash)
-    return error("{}: the case was begun with another deployment file", options.case_dir.string());
+  if (!journal) return journal;
+  const bool same = journal->identity().deployment_hash == identity.deployment_hash;
+  const auto history = journal->read();
+  if (!history) return tl::unexpected(history.error());
+  if (tried_in_vain(*history, options.resume && same)) return begin_anew(std::move(*journal), options, identity);
+  if (!options.resume) return Journal::create(file, identity);
+  if (!same) return error("{}: the case was begun with another deployment file", options.case_dir.string());
   return journal;
 }
 
 }  // namespace
+
+bool has_journal(const std::filesystem::path& case_dir) {
+  std::error_code ignored;
+  return std::filesystem::exists(case_dir / kJournal, ignored);
+}
 
 std::string hash_text(std::string_view text) {
   const XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
@@ -301,15 +426,19 @@ Shape shape_of(const Deployment& deployment) {
     const auto it = deployment.facts.find(name);
     return it == deployment.facts.end() ? 0 : static_cast<int>(it->second);
   };
-  return {.window = fact("window"), .chunk = fact("chunk"), .page = fact("page"), .index_topk = fact("index_topk"), .max_len = fact("max_len")};
+  return {.window = fact("window"),
+          .chunk = fact("chunk"),
+          .page = fact("page"),
+          .index_topk = fact("index_topk"),
+          .max_len = fact("max_len")};
 }
 
-TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape) {
+TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape, double deadline_s) {
   TrialRecord t;
   t.item = id;
   t.wording = wording;
   for (const Ask& ask : make_item(id, wording, shape).asks) {
-    t.steps.push_back(ask_one(world, ask));
+    t.steps.push_back(ask_one(world, ask, deadline_s));
     if (t.steps.back().grade == Grade::infrastructure) break;
   }
   t.grade = worst_grade(t.steps);
@@ -325,6 +454,9 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
     return error("deployment {}: restart = \"never\" cannot be investigated yet; probe it with: plumb probe URL",
                  deployment.name);
   if (deployment.endpoints.empty()) return error("deployment {}: no [[endpoint]] to ask", deployment.name);
+  if (options.resume && !has_journal(options.case_dir))
+    return error("nothing to resume in {}: it has no {}; begin the case without --resume", options.case_dir.string(),
+                 kJournal);
   std::error_code failed;
   std::filesystem::create_directories(options.case_dir / "logs", failed);
   if (failed) return error("{}: cannot be created: {}", options.case_dir.string(), failed.message());
@@ -359,6 +491,8 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
   auto history = journal->read();
   if (!history) return tl::unexpected(history.error());
   Case c{{std::move(*deployment), journal->identity().seed, limits, journal->identity().cells}, *toml, {}, false};
+  if (const auto damage = damage_of(c.plan, *history))
+    return error("{}: the journal is damaged: {}", journal->file(), *damage);
   NextStep next = next_step(c.plan, *history);
   c.ended = !next.wanted.has_value();
   c.outcome = {std::move(next.findings), std::move(*history), c.plan.seed};
@@ -397,19 +531,61 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
       limits.max_tokens == 0 ? std::string("any number of tokens") : fmt::format("{} tokens", limits.max_tokens));
   out += "probes and prompt tokens of one trial:\n";
   for (const std::string& cell : plan->cells) {
-    int tokens = 0;
-    for (const Ask& ask : make_item({cell, 1}, Wording::phantom, shape_of(deployment)).asks)
-      tokens += ask.prompt_tokens;
-    out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens, probe_of(cell).value()->asks);
+    out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens_of_trial(cell, shape_of(deployment)),
+                       probe_of(cell).value()->asks);
   }
   std::size_t turned = 0;
   for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
   out += fmt::format(
-      "launches: 4 to 6 to measure as deployed and reference, and if something fails {} to turn each of {} switches in "
-      "both "
-      "directions, then about 6 fresh ones to confirm (more when launches differ from each other)\n",
-      2 * turned + 2, turned);
+      "launches: {} to {} to measure as deployed and reference, and if something fails {} to turn each of {} switches "
+      "in "
+      "both directions, then about {} fresh ones to confirm (more when launches differ from each other)\n",
+      kLeastGround, kMostGround, 2 * turned + 2, turned, kUsualConfirmation);
   return out;
+}
+
+Result<std::string> plan_json(const Deployment& deployment, const Limits& limits) {
+  using Json = nlohmann::ordered_json;
+  const auto plan = plan_of(deployment, 1, limits);
+  if (!plan) return tl::unexpected(plan.error());
+  const Variant deployed = as_deployed(deployment);
+  const Variant reference = reference_variant(deployment);
+  Json probes = Json::array();
+  Json switches = Json::array();
+  int tokens = 0;
+  for (const std::string& cell : plan->cells) {
+    probes.push_back({{"probe", cell},
+                      {"prompt_tokens", tokens_of_trial(cell, shape_of(deployment))},
+                      {"asks", probe_of(cell).value()->asks}});
+    tokens += tokens_of_trial(cell, shape_of(deployment));
+  }
+  int turned = 0;
+  const auto side = [](bool on) { return on ? "on" : "off"; };
+  for (std::size_t i = 0; i < deployed.size(); ++i) {
+    const SwitchSpec& spec = deployment.switches[i];
+    switches.push_back({{"switch", spec.name},
+                        {"deployed", side(deployed[i])},
+                        {"reference", side(reference[i])},
+                        {"cost_s", spec.cost_s}});
+    turned += deployed[i] != reference[i] ? 1 : 0;
+  }
+  const Json document{{"plan",
+                       {{"deployed", describe(deployment, deployed)},
+                        {"reference", describe(deployment, reference)},
+                        {"budget",
+                         {{"launches", limits.max_restarts},
+                          {"minutes", limits.max_minutes},
+                          {"prompt_tokens", limits.max_tokens == 0 ? Json() : Json(limits.max_tokens)}}},
+                        {"probes", probes},
+                        {"launches",
+                         {{"ground", {{"least", kLeastGround}, {"most", kMostGround}}},
+                          {"search_if_something_fails", 2 * turned + 2},
+                          {"confirmation_if_something_fails", kUsualConfirmation}}},
+                        {"costs",
+                         {{"prompt_tokens_of_one_trial_of_each_probe", tokens},
+                          {"start_timeout_s", deployment.start_timeout_s},
+                          {"switches", switches}}}}}};
+  return document.dump(2) + "\n";
 }
 
 std::string summary(const Outcome& outcome) {

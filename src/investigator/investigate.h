@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -31,14 +32,18 @@ struct Outcome {
 
 /// The whole pipeline: ground, isolation, confirmation, report. Writes into the case folder deployment.toml,
 /// journal.sqlite, logs/, report.md, report.json, reproduce.sh and prompt.json; the folder is locked meanwhile.
-/// Errors: the folder cannot be used (in use by another process, a journal of something else), bad deployment.
+/// A case without a recorded trial is begun anew, also with a corrected deployment file.
+/// Errors: the folder cannot be used (in use by another process, a journal of something else), nothing to resume, bad
+/// deployment, no variant launches or answers (the launch's message; the case can be resumed).
 Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options);
 
 /// The same in a given world, without case folder: asks `next_step`, runs it, writes the journal, until the end.
 Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress);
 
-/// One trial: its requests in order, graded. Stops early at an infrastructure failure.
-TrialRecord run_trial(World& world, const ItemId& item, Wording wording, const Shape& shape);
+/// One trial: its requests in order, graded. Stops early at an infrastructure failure. A request may take kAskTimeoutS,
+/// or until `deadline_s` of the world's clock, but kLeastAskTimeoutS always.
+TrialRecord run_trial(World& world, const ItemId& item, Wording wording, const Shape& shape,
+                      double deadline_s = std::numeric_limits<double>::infinity());
 
 /// What the deployment file says about window, chunk, page and maximum length.
 Shape shape_of(const Deployment& deployment);
@@ -63,6 +68,16 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
 
 /// Writes report.md, report.json, reproduce.sh and its prompt from a case's journal alone.
 Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits);
+
+/// The same as one JSON document: {"plan": {deployed, reference, budget, probes, launches, costs}}.
+Result<std::string> plan_json(const Deployment& deployment, const Limits& limits);
+
+/// Whether the folder holds a case that was begun.
+bool has_journal(const std::filesystem::path& case_dir);
+
+/// What must not change under a case: commands, switches and what is asked. The environment of processes may, and how
+/// long plumb waits for a start and how it stops.
+std::string hash_deployment(const Deployment& deployment);
 
 /// xxh3, 128 bits, as 32 hex digits.
 std::string hash_text(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include "investigator/probe_run.h"
@@ -20,17 +21,26 @@ class ReadingWorld : public World {
   std::optional<std::size_t> culprit;
   int lives = 1'000'000;  // requests until the plug is pulled
   int launches = 0;
+  bool hangs = false;  // no request is answered before its time-out
+  std::set<Variant> infeasible;
+  std::optional<LaunchFailure> failure;
   int infeasible_after = 1'000'000;
 
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t) override {
     EXPECT_FALSE(running_) << "two launches at once";
-    if (++launches > infeasible_after)
+    ++launches;
+    if (failure) return tl::unexpected(*failure);
+    if (launches > infeasible_after || infeasible.contains(variant))
       return tl::unexpected(LaunchFailure{LaunchFailure::Kind::infeasible, "assertion failed"});
     variant_ = variant;
     running_ = true;
     return 0.3;
   }
-  Reply ask(const Ask& ask) override {
+  Reply ask(const Ask& ask, double timeout_s) override {
+    if (hangs) {
+      now_ += timeout_s;
+      return {};
+    }
     EXPECT_TRUE(running_);
     if (--lives < 0) throw std::runtime_error("killed");
     Reply r;
@@ -158,6 +168,175 @@ TEST_F(InvestigateTest, InfeasibleLaunchesEndInAMessageNotAVerdict) {
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->findings.verdict.verdict, "inconclusive");
   EXPECT_NE(outcome->findings.reasons.back().find("assertion failed"), std::string::npos);
+}
+
+TEST_F(InvestigateTest, WhatNeverLaunchesOrAnswersIsAnErrorNotAVerdict) {
+  ReadingWorld world;
+  world.infeasible_after = 0;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_FALSE(outcome);
+  EXPECT_NE(outcome.error().message.find("assertion failed"), std::string::npos) << outcome.error().message;
+  EXPECT_NE(outcome.error().message.find("no variant launches"), std::string::npos) << outcome.error().message;
+  EXPECT_EQ(world.launches, 2) << "reference and as deployed";
+
+  ReadingWorld silent;
+  silent.hangs = true;
+  plan_.limits.max_minutes = 10'000;
+  Journal other = new_journal("b");
+  const auto unanswered = run_investigation(plan_, silent, other, {});
+  ASSERT_FALSE(unanswered);
+  EXPECT_NE(unanswered.error().message.find("answers no request"), std::string::npos) << unanswered.error().message;
+}
+
+TEST_F(InvestigateTest, AReferenceThatDoesNotLaunchIsInconclusiveWhenTheDeployedVariantDoes) {
+  ReadingWorld world;
+  world.infeasible = {reference_variant(plan_.deployment)};
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->findings.verdict.verdict, "inconclusive");
+}
+
+TEST_F(InvestigateTest, AStaleServerIsAnErrorAndTheLaunchIsTriedAgain) {
+  ReadingWorld world;
+  world.failure = LaunchFailure{LaunchFailure::Kind::stale, "somebody listens there"};
+  Journal journal = new_journal("a");
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    const auto outcome = run_investigation(plan_, world, journal, {});
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find("somebody listens there"), std::string::npos);
+    EXPECT_EQ(world.launches, attempt);
+  }
+  world.failure.reset();
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->findings.verdict.verdict, "clean");
+}
+
+TEST_F(InvestigateTest, AHangingServerDoesNotOutlastTheBudget) {
+  ReadingWorld world;
+  world.hangs = true;
+  plan_.limits.max_minutes = 0.5;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_LE(world.now_s(), 30 + 2 * kLeastAskTimeoutS);
+}
+
+TEST_F(InvestigateTest, AJournalOfOtherLaunchesAndQuestionsIsDamaged) {
+  ReadingWorld world;
+  world.culprit = 2;
+  Journal journal = new_journal("whole");
+  ASSERT_TRUE(run_investigation(plan_, world, journal, {}));
+  const auto damaged = [&](const char* sql) {
+    const auto file = folder_ / "damaged";
+    std::filesystem::remove(file);
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open((folder_ / "whole").c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, fmt::format("VACUUM INTO '{}'", file.string()).c_str(), nullptr, nullptr, nullptr),
+              SQLITE_OK);
+    sqlite3_close(db);
+    EXPECT_EQ(sqlite3_open(file.c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    EXPECT_GT(sqlite3_changes(db), 0) << sql;
+    sqlite3_close(db);
+    ReadingWorld again;
+    auto read = Journal::open(file);
+    if (!read) return read.error().message;
+    const auto outcome = run_investigation(plan_, again, *read, {});
+    EXPECT_EQ(again.launches, 0) << sql;
+    return outcome ? std::string("read") : outcome.error().message;
+  };
+  for (const char* sql :
+       {"UPDATE launches SET variant = '1100' WHERE id = 1", "UPDATE launches SET variant = variant || '0'",
+        "UPDATE launches SET label = 'ground/deployed/9' WHERE id = 2",
+        "UPDATE launches SET status = 'open' WHERE id = 1; DELETE FROM trials WHERE id = 12",
+        "DELETE FROM trials WHERE id = 12", "UPDATE trials SET seed = '1' WHERE id = 3",
+        "UPDATE trials SET steps = replace(steps, '\"expected\":\"', '\"expected\":\"X') WHERE id = 5",
+        "UPDATE launches SET variant = '11x1' WHERE id = 1"})
+    EXPECT_NE(damaged(sql).find("the journal is damaged: launch "), std::string::npos) << sql << ": " << damaged(sql);
+}
+
+TEST_F(InvestigateTest, ACaseWithoutATrialIsBegunAnewWithACorrectedFile) {
+  Deployment bad = plan_.deployment;
+  bad.processes[0].command = {"/nonexistent/server"};
+  InvestigateOptions options{
+      .case_dir = folder_ / "case", .deployment_toml = "", .seed = 5, .limits = {}, .progress = {}};
+  options.resume = true;
+  EXPECT_NE(investigate(bad, options).error().message.find("nothing to resume in"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options.case_dir));
+  options.resume = false;
+  EXPECT_NE(investigate(bad, options).error().message.find("/nonexistent/server"), std::string::npos);
+  EXPECT_TRUE(has_journal(options.case_dir));
+  for (const bool resume : {false, true}) {
+    options.resume = resume;
+    bad.processes[0].command = {fmt::format("/nonexistent/corrected-{}", resume)};
+    const auto outcome = investigate(bad, options);
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find(bad.processes[0].command[0]), std::string::npos) << outcome.error().message;
+  }
+}
+
+TEST_F(InvestigateTest, TheHashOfADeploymentCoversWhatIsLaunchedAndHow) {
+  std::set<std::string> hashes{hash_deployment(plan_.deployment)};
+  const std::vector<std::function<void(Deployment&)>> changes{
+      [](Deployment& d) { d.processes[0].cwd = "/tmp"; },
+      [](Deployment& d) { d.processes[0].role = "prefill"; },
+      [](Deployment& d) { d.processes[0].after = {"a"}; },
+      [](Deployment& d) { d.processes[0].command = {"server", "a"}; },
+      [](Deployment& d) { d.switches[0].processes = {"server"}; },
+      [](Deployment& d) { d.switches[0].needs = {"s1"}; },
+      [](Deployment& d) { d.switches[0].conflicts = {"s1"}; },
+      [](Deployment& d) { d.switches[0].apply = "request"; },
+      [](Deployment& d) { d.switches[0].on.args = {"s1"}; },
+      [](Deployment& d) { d.switches[0].off.args = {"s1"}; },
+      [](Deployment& d) { d.endpoints[0].model = "completions"; }};
+  for (const auto& change : changes) {
+    Deployment d = plan_.deployment;
+    change(d);
+    hashes.insert(hash_deployment(d));
+  }
+  EXPECT_EQ(hashes.size(), changes.size() + 1);
+}
+
+TEST_F(InvestigateTest, ThePlanIsOneJsonDocument) {
+  const auto text = plan_json(plan_.deployment, {});
+  ASSERT_TRUE(text) << text.error().message;
+  const Json plan = Json::parse(*text).at("plan");
+  EXPECT_EQ(plan.at("launches").at("search_if_something_fails"), 10);
+  EXPECT_EQ(plan.at("probes").size(), plan_.cells.size());
+  EXPECT_EQ(plan.at("costs").at("switches").size(), 4u);
+  for (const char* fact : {"window", "chunk", "page"}) {
+    Deployment d = plan_.deployment;
+    d.facts[fact] = 1 << 24;
+    const auto refused = plan_json(d, {});
+    ASSERT_FALSE(refused) << fact;
+    EXPECT_NE(refused.error().message.find("[facts]"), std::string::npos);
+  }
+}
+
+TEST(Report, ReplacesAbsolutePathsOnly) {
+  EXPECT_EQ(without_paths("build/release/plumb"), "build/release/plumb");
+  EXPECT_EQ(without_paths("./plumb ../a/b"), "./plumb ../a/b");
+  EXPECT_EQ(without_paths("/home/me/server"), "<path>/server");
+  EXPECT_EQ(without_paths("--model=/home/me/m --log '/var/me/x y' a/b"), "--model=<path>/m --log '<path>/x y' a/b");
+  EXPECT_EQ(without_paths("http://127.0.0.1:8000/v1"), "http://127.0.0.1:8000/v1");
+  EXPECT_EQ(without_paths("file:///home/me/a"), "file://<path>/a");
+}
+
+TEST(ProbeRun, RefusesBadUrlsAndSaysWhatAServerThatIsNotThereReplies) {
+  for (const char* url :
+       {"http://", "http://127.0.0.1:0", "http://127.0.0.1:99999", "http://a b", "ftp://x", "http://127.0.0.1:1/v1"}) {
+    const auto report = run_probes({.urls = {url}, .deployment = {}, .log_folder = {}, .lengths = {}, .progress = {}});
+    ASSERT_FALSE(report) << url;
+    EXPECT_NE(report.error().message.find(url), std::string::npos);
+  }
+  const auto report =
+      run_probes({.urls = {"http://127.0.0.1:1"}, .deployment = {}, .log_folder = {}, .lengths = {}, .progress = {}});
+  ASSERT_FALSE(report);
+  EXPECT_NE(report.error().message.find("no probe was answered; the first reply: "), std::string::npos)
+      << report.error().message;
 }
 
 TEST_F(InvestigateTest, ReportsSayWhatWasFound) {

@@ -41,6 +41,9 @@ constexpr int kAttempts = 2;        // a launch that fails for no reason of its 
 struct Pending {
   Wanted wanted;
 };
+struct Damaged {
+  std::string what;
+};
 struct Stop {
   std::string verdict;
   std::string klass;
@@ -87,6 +90,28 @@ class Replay {
     return next;
   }
 
+  std::optional<std::string> damage() {
+    for (const LaunchRecord& l : history_.launches)
+      if (l.variant.size() != plan_.deployment.switches.size())
+        return fmt::format("launch {}: its variant has {} sides, the deployment {} switches", l.id, l.variant.size(),
+                           plan_.deployment.switches.size());
+    try {
+      investigate();
+    } catch (const Pending&) {
+    } catch (const Stop&) {
+    } catch (const Damaged& damaged) {
+      return damaged.what;
+    }
+    for (const LaunchRecord& l : history_.launches) {
+      const auto asked = asked_.find(&l);
+      if (asked == asked_.end()) return fmt::format("launch {}: nothing asks for a launch \"{}\" here", l.id, l.label);
+      for (const TrialRecord& t : l.trials)
+        if (!asked->second.contains({t.item.cell, t.item.seed, t.wording}))
+          return fmt::format("launch {}: nothing asks for its trial {} with seed {}", l.id, t.item.cell, t.item.seed);
+    }
+    return std::nullopt;
+  }
+
  private:
   struct Seen {
     const LaunchRecord* launch;
@@ -128,15 +153,23 @@ class Replay {
   const LaunchRecord& want_once(const std::string& label, const Variant& variant, const Items& items,
                                 const std::string& why) {
     const LaunchRecord* launch = history_.find(label);
+    if (launch != nullptr) {
+      auto& asked = asked_[launch];
+      for (const auto& [item, wording] : items) asked.insert({item.cell, item.seed, wording});
+      if (launch->variant != variant)
+        throw Damaged{fmt::format("launch {}: a launch \"{}\" runs another variant", launch->id, label)};
+    }
     const bool complete = launch != nullptr && std::all_of(items.begin(), items.end(), [&](const auto& item) {
                             return trial_of(*launch, item) != nullptr;
                           });
     if (launch == nullptr || (!complete && launch->status == Status::open)) {
+      if (launch != nullptr && launch != &history_.launches.back())
+        throw Damaged{fmt::format("launch {}: it lacks trials, but is neither ended nor the last", launch->id)};
       check_budget(label);
       throw Pending{{label, variant, items, why}};
     }
-    CHECK(launch->variant == variant);
-    CHECK(complete || launch->status != Status::done);
+    if (!complete && launch->status == Status::done)
+      throw Damaged{fmt::format("launch {}: it ended as done, but lacks trials", launch->id)};
     seen_.push_back({launch, items});
     return *launch;
   }
@@ -150,6 +183,19 @@ class Replay {
     return 2 * resolved >= items.size();
   }
 
+  static std::string no_answer_of(const LaunchRecord& launch) {
+    for (const TrialRecord& t : launch.trials)
+      for (const StepRecord& s : t.steps)
+        if (s.grade == Grade::infrastructure) return ": " + (s.detail.empty() ? s.text : s.detail);
+    return "";
+  }
+
+  // Ends because a launch that everything else rests on was not to be had.
+  [[noreturn]] void stop_unmeasured() {
+    findings_.unmeasured = last_failure_;
+    stop("inconclusive", "could not be measured: " + last_failure_);
+  }
+
   // Same, tried again once when it failed for no fault of the variant. Null: cannot be launched or judged.
   const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items,
                            const std::string& why) {
@@ -158,7 +204,7 @@ class Replay {
       const LaunchRecord& launch = want_once(name, variant, items, why);
       if (usable(launch, items)) return &launch;
       last_failure_ = fmt::format("{}: {}{}", describe(plan_.deployment, variant), status_name(launch.status),
-                                  launch.message.empty() ? "" : ": " + launch.message);
+                                  launch.message.empty() ? no_answer_of(launch) : ": " + launch.message);
       if (launch.status == Status::infeasible) return nullptr;
     }
     return nullptr;
@@ -222,8 +268,14 @@ class Replay {
   const LaunchRecord& need(const std::string& label, const Variant& variant, const Items& items,
                            const std::string& why) {
     const LaunchRecord* launch = want(label, variant, items, why);
-    if (launch == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
+    if (launch == nullptr) stop_unmeasured();
     return *launch;
+  }
+
+  bool nothing_launched() const {
+    return std::all_of(seen_.begin(), seen_.end(), [](const Seen& seen) {
+      return seen.launch->status == Status::failed || seen.launch->status == Status::infeasible;
+    });
   }
 
   void choose_wording() {
@@ -236,7 +288,13 @@ class Replay {
           items.push_back({{"short", derive_seed(plan_.seed, fmt::format("wording/{}", i))}, wording});
         const LaunchRecord* launch =
             want(label, variant, items, fmt::format("which wording is understood: {}?", wording_name(wording)));
-        if (launch == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
+        if (launch == nullptr) {
+          // Whether anything launches at all is worth one more launch: then the deployment itself is not what is wrong.
+          if (&variant == &places.front().second && !one_variant() && nothing_launched())
+            want_once("ground/deployed/1", findings_.deployed, {},
+                      "the reference did not launch: does it as deployed?");
+          stop_unmeasured();
+        }
         const Counts c = count(*launch, items);
         if (c.trials >= kWordingTrials - kWordingMisses && c.failures <= kWordingMisses) {
           findings_.wording = wording;
@@ -1012,6 +1070,7 @@ class Replay {
   Findings findings_;
   Round* current_ = nullptr;
   std::vector<Seen> seen_;
+  std::map<const LaunchRecord*, std::set<std::tuple<std::string, std::uint64_t, Wording>>> asked_;
   std::vector<LaunchOutcome> outcomes_;
   std::vector<std::string> not_covered_;
   std::set<const LaunchRecord*> counted_;
@@ -1027,6 +1086,10 @@ class Replay {
 int Verdict::exit_code() const {
   if (verdict == "clean") return 0;
   return verdict == "inconclusive" ? 2 : 1;
+}
+
+std::optional<std::string> damage_of(const Plan& plan, const History& history) {
+  return Replay(plan, history).damage();
 }
 
 NextStep next_step(const Plan& plan, const History& history) { return Replay(plan, history).run(); }

@@ -112,7 +112,8 @@ struct Findings {
   Floor floor;
   std::vector<std::string> reasons;  // why the verdict is what it is
   std::vector<std::string> open_questions;
-  Verdict verdict;  // meaningful once the investigation has ended
+  std::string unmeasured;  // the launch or request whose failure ended the investigation; empty: none
+  Verdict verdict;         // meaningful once the investigation has ended
 };
 
 struct NextStep {
@@ -123,6 +124,9 @@ struct NextStep {
 /// What to do next: a pure function of plan and history, so that a resumed investigation ends as an uninterrupted one
 /// would, and tests play thousands of worlds without a process.
 NextStep next_step(const Plan& plan, const History& history);
+
+/// What shows that a history is not one of this plan, as "launch 3: …"; empty when nothing does.
+std::optional<std::string> damage_of(const Plan& plan, const History& history);
 
 /// Failures among the distinct, resolved trials of a cell in launches of `variant` whose label starts with `prefix`.
 Counts count_trials(const History& history, const Variant& variant, std::string_view prefix, std::string_view cell);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "investigator/deployment_check.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
@@ -19,9 +20,9 @@ constexpr int kMaxTrials = 1000;
 // A server that somebody else runs: nothing is launched or stopped.
 class RunningWorld final : public World {
  public:
-  explicit RunningWorld(const std::string& url) : client_({}, url, {}, {}, kAskTimeoutS) {}
+  explicit RunningWorld(const std::string& url) : client_({}, url, {}, {}) {}
   tl::expected<double, LaunchFailure> launch(const Variant&, std::int64_t) override { return 0.0; }
-  Reply ask(const Ask& ask) override { return client_.ask(ask); }
+  Reply ask(const Ask& ask, double timeout_s) override { return client_.ask(ask, timeout_s); }
   bool alive(std::string&) override { return true; }
   Result<void> stop() override { return {}; }
   double now_s() override {
@@ -132,6 +133,16 @@ std::vector<std::string> not_covered_by(const ProbeTarget& target, const std::ve
   return open;
 }
 
+std::string refusal_of(const ProbeTarget& target) {
+  const auto unanswered = [](const TrialRecord& t) {
+    return t.grade == Grade::infrastructure ||
+           (t.grade == Grade::refused && t.steps.back().detail.starts_with("HTTP "));
+  };
+  if (target.trials.empty() || !std::all_of(target.trials.begin(), target.trials.end(), unanswered)) return {};
+  const StepRecord& step = target.trials.front().steps.back();
+  return step.text.empty() ? step.detail : step.text;
+}
+
 Result<ProbeReport> run_probes(const ProbeOptions& options) {
   if (options.trials < 1 || options.trials > kMaxTrials)
     return error("--trials {}: must be between 1 and {}", options.trials, kMaxTrials);
@@ -147,11 +158,16 @@ Result<ProbeReport> run_probes(const ProbeOptions& options) {
     report.targets.push_back(probe_world(world, "as deployed", *cells, options, shape_of(d)));
     if (auto stopped = world.stop(); !stopped) return tl::unexpected(stopped.error());
   }
+  for (const std::string& url : options.urls)
+    if (auto checked = check_url(url); !checked) return tl::unexpected(checked.error());
   for (const std::string& url : options.urls) {
     RunningWorld world(url);
     report.targets.push_back(probe_world(world, url, *cells, options, {}));
   }
   if (report.targets.empty()) return error("nothing to probe: give a URL or a deployment file");
+  for (const ProbeTarget& t : report.targets)
+    if (const std::string refusal = refusal_of(t); !refusal.empty())
+      return error("{}: no probe was answered; the first reply: {}", t.name, refusal);
   for (const ProbeTarget& t : report.targets)
     for (std::string& open : not_covered_by(t, *cells)) report.not_covered.push_back(std::move(open));
   return report;

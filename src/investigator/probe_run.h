@@ -44,6 +44,9 @@ Result<ProbeReport> run_probes(const ProbeOptions& options);
 /// Probes one world that is running already.
 ProbeTarget probe_world(World& world, const std::string& name, const std::vector<std::string>& cells,
                         const ProbeOptions& options, const Shape& shape);
+/// The first reply of a target that answered no trial (no connection, a time-out, 4xx or 5xx); empty when it answered
+/// one.
+std::string refusal_of(const ProbeTarget& target);
 /// What a target's trials leave open: cells without a resolved trial, prefix-cache hits that did not happen.
 std::vector<std::string> not_covered_by(const ProbeTarget& target, const std::vector<std::string>& cells);
 

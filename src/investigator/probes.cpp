@@ -22,8 +22,8 @@ constexpr int kTurnsRounds = 4;
 
 int window_of(const Shape& shape) { return shape.window > 0 ? shape.window : kDefaultWindow; }
 
-// Filler that follows a fact to take it out of the window, and to give an indexer that keeps the top entries (one for four
-// tokens) enough newer ones to choose from.
+// Filler that follows a fact to take it out of the window, and to give an indexer that keeps the top entries (one for
+// four tokens) enough newer ones to choose from.
 int distance_of(const Shape& shape) {
   constexpr int kTokensPerEntry = 4;
   constexpr int kMargin = 32;
@@ -170,7 +170,8 @@ Item make_hit(const ItemId& id, int, Wording wording, const Shape& shape) {
   Rng rng(derive_seed(id.seed, id.cell));
   Author author(rng);
   const int page = shape.page > 0 ? shape.page : kDefaultPage;
-  // A state is kept where a forward pass ends at the end of a page: with chunked prefill not before the first chunk ends.
+  // A state is kept where a forward pass ends at the end of a page: with chunked prefill not before the first chunk
+  // ends.
   int boundary = page;
   while (boundary < kMinLength || boundary < std::min(shape.chunk, kMostBoundary)) boundary += page;
   const int after = distance_of(shape) + static_cast<int>(rng.between(0, 23));
@@ -231,8 +232,9 @@ Result<ParsedCell> parse_cell(std::string_view cell) {
       return error("probe cell '{}': {}", cell, probe.lengths.empty() ? "takes no length" : "needs @LENGTH");
     int length = 0;
     const auto [rest, code] = std::from_chars(cell.data() + at + 1, cell.data() + cell.size(), length);
-    if (code != std::errc{} || rest != cell.data() + cell.size() || length < kMinLength)
-      return error("probe cell '{}': the length must be a number of tokens, at least {}", cell, kMinLength);
+    if (code != std::errc{} || rest != cell.data() + cell.size() || length < kMinLength || length > kMaxPromptTokens)
+      return error("probe cell '{}': the length must be a number of tokens from {} to {}", cell, kMinLength,
+                   kMaxPromptTokens);
     return ParsedCell{&probe, length};
   }
   return error("unknown probe '{}'", name);
@@ -263,6 +265,15 @@ Result<const Probe*> probe_of(std::string_view cell) {
   const auto parsed = parse_cell(cell);
   if (!parsed) return tl::unexpected(parsed.error());
   return parsed->probe;
+}
+
+int least_prompt_tokens(std::string_view cell, const Shape& shape) {
+  const auto parsed = parse_cell(cell);
+  CHECK(parsed.has_value());
+  if (parsed->probe->name == "boundary") return shape.chunk;
+  if (parsed->probe->name == "turns") return kTurnsRounds * window_of(shape);
+  if (parsed->probe->name == "hit") return shape.page;
+  return parsed->length;
 }
 
 Item make_item(const ItemId& id, Wording wording, const Shape& shape) {

@@ -66,6 +66,11 @@ Result<const Probe*> probe_of(std::string_view cell);
 /// The requests of a trial: a pure function of its arguments.
 Item make_item(const ItemId& id, Wording wording, const Shape& shape);
 
+/// A lower bound of the longest prompt of a cell's trials, known without making one.
+int least_prompt_tokens(std::string_view cell, const Shape& shape);
+
+/// The longest prompts that plumb makes.
+inline constexpr int kMaxPromptTokens = 1 << 18;
 inline constexpr int kRepetitionTokens = 256;
 
 }  // namespace plumb::investigator

@@ -128,7 +128,12 @@ struct Played {
 inline Played play(const Plan& plan, SimulatedWorld& world, History history = {}) {
   for (int i = 0; i < kMaxSteps; ++i) {
     NextStep next = next_step(plan, history);
-    if (!next.wanted) return {next.findings, history};
+    if (!next.wanted) {
+      const auto damage = damage_of(plan, history);
+      if (damage) fmt::print(stderr, "{}\n", *damage);
+      CHECK(!damage);
+      return {next.findings, history};
+    }
     world.answer(*next.wanted, history);
   }
   CHECK(false);  // an investigation that does not end

@@ -33,8 +33,11 @@ std::string error_text(const std::string& body) {
 }
 
 std::optional<int> integer(const Json& object, const char* key) {
+  constexpr std::int64_t kMost = 1 << 30;
   if (!object.is_object() || !object.contains(key) || !object[key].is_number_integer()) return std::nullopt;
-  return object[key].get<int>();
+  const auto value = object[key].get<std::int64_t>();
+  if (value < 0 || value > kMost) return std::nullopt;
+  return static_cast<int>(value);
 }
 
 // Content, and the arguments of tool calls, of a chat message.
@@ -108,20 +111,21 @@ Reply parse_reply(int status, const std::string& body, bool chat) {
 }
 
 EndpointClient::EndpointClient(const EndpointSpec& endpoint, const std::string& url, const RequestSpec& request,
-                               const std::vector<std::string>& bodies, double timeout_s)
+                               const std::vector<std::string>& bodies)
     : endpoint_(endpoint),
       request_(request),
       merged_body_(merge(bodies)),
       headers_(endpoint.headers),
-      client_(url, timeout_s),
+      client_(url, kAskTimeoutS),
       model_(endpoint.model) {
   if (!endpoint.key_env.empty())
     if (const char* key = std::getenv(endpoint.key_env.c_str()))
       headers_["Authorization"] = std::string("Bearer ") + key;
 }
 
-std::string EndpointClient::model() {
+std::string EndpointClient::model(double timeout_s) {
   if (!model_.empty()) return model_;
+  client_.set_timeout(timeout_s);
   const auto reply = client_.get("/v1/models");
   if (!reply || reply->status != 200) return {};
   const Json j = Json::parse(reply->body, nullptr, false);
@@ -131,10 +135,13 @@ std::string EndpointClient::model() {
   return model_;
 }
 
-Reply EndpointClient::ask(const Ask& ask) {
+Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
   const bool chat = !ask.messages.empty();
-  const auto reply =
-      client_.post(chat ? kChat : kCompletions, request_body(ask, model(), request_, merged_body_), headers_);
+  const auto begin = std::chrono::steady_clock::now();
+  // Half of the time at most for the name of the model, which is asked for until it is known.
+  const std::string body = request_body(ask, model(timeout_s / 2), request_, merged_body_);
+  client_.set_timeout(timeout_s - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  const auto reply = client_.post(chat ? kChat : kCompletions, body, headers_);
   if (!reply) {
     Reply failed;
     failed.text = reply.error().message;
@@ -166,13 +173,13 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
     bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
   }
   client_ = std::make_unique<EndpointClient>(deployment_.endpoints.front(), launch_->urls().front(),
-                                             deployment_.request, bodies, kAskTimeoutS);
+                                             deployment_.request, bodies);
   return launch_->ready_s();
 }
 
-Reply LaunchedWorld::ask(const Ask& ask) {
+Reply LaunchedWorld::ask(const Ask& ask, double timeout_s) {
   CHECK(client_ != nullptr);
-  return client_->ask(ask);
+  return client_->ask(ask, timeout_s);
 }
 
 bool LaunchedWorld::alive(std::string& why) {

@@ -21,7 +21,8 @@ class World {
   virtual ~World() = default;
   /// Starts a variant and waits until it generates; returns the seconds that took. The one before is stopped already.
   virtual tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) = 0;
-  virtual Reply ask(const Ask& ask) = 0;
+  /// Asks one request; an infrastructure failure when no reply came within timeout_s.
+  virtual Reply ask(const Ask& ask, double timeout_s) = 0;
   /// False when a process of the running variant has ended; `why` then holds its last log lines.
   virtual bool alive(std::string& why) = 0;
   virtual Result<void> stop() = 0;
@@ -34,11 +35,11 @@ class EndpointClient {
  public:
   /// `bodies`: JSON objects merged into each request, later ones win; empty ones are skipped.
   EndpointClient(const EndpointSpec& endpoint, const std::string& url, const RequestSpec& request,
-                 const std::vector<std::string>& bodies, double timeout_s);
-  Reply ask(const Ask& ask);
+                 const std::vector<std::string>& bodies);
+  Reply ask(const Ask& ask, double timeout_s);
 
  private:
-  std::string model();
+  std::string model(double timeout_s);
 
   EndpointSpec endpoint_;
   RequestSpec request_;
@@ -55,7 +56,7 @@ class LaunchedWorld final : public World {
                 std::function<void(const std::string&)> log);
   ~LaunchedWorld() override;
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
-  Reply ask(const Ask& ask) override;
+  Reply ask(const Ask& ask, double timeout_s) override;
   bool alive(std::string& why) override;
   Result<void> stop() override;
   double now_s() override;
@@ -75,5 +76,6 @@ std::string request_body(const Ask& ask, const std::string& model, const Request
 Reply parse_reply(int status, const std::string& body, bool chat);
 
 inline constexpr double kAskTimeoutS = 120;
+inline constexpr double kLeastAskTimeoutS = 1;
 
 }  // namespace plumb::investigator
