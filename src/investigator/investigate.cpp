@@ -267,7 +267,7 @@ std::string hash_deployment(const Deployment& d) {
   add(d.request.extra);
   add(fmt::format("{} {}", d.request.temperature, d.request.answer_tokens));
   for (const SwitchSpec& s : d.switches) {
-    add(s.name + (s.deployed_on ? " on" : " off") + (s.working_off ? "" : " always"));
+    add(fmt::format("{} {} {}", s.name, s.deployed_on ? "on" : "off", s.working_off ? "" : "always"));
     for (const SwitchSide* side : {&s.off, &s.on}) {
       for (const auto& [key, value] : side->env) add(key + "=" + value);
       for (const std::string& arg : side->args) add(arg);
