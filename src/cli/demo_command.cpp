@@ -79,7 +79,7 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
 
 Result<std::string> investigate_blind(const investigator::DemoCase& blind, const Args& args) {
   const auto text = read_file(blind.deployment);
-  if (!text) return text;
+  if (!text) return tl::unexpected(text.error());
   const auto deployment = investigator::parse_deployment(*text, blind.deployment.string());
   if (!deployment) return tl::unexpected(deployment.error());
   investigator::InvestigateOptions options;
