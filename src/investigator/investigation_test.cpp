@@ -150,22 +150,24 @@ struct Misfit {
   std::vector<SimulatedFault> faults;
   double noise;
   std::set<std::string> truth;  // empty: nothing may be confirmed
+  int least = 0;                // worlds of 50 in which it is found nevertheless
 };
 
 TEST(Investigation, NeverConfirmsAWrongSetInWorldsItDoesNotModel) {
   const std::vector<Misfit> misfits{
-      {"shows in 60 % of launches", {{.literals = {{1, true}}, .launch_rate = 0.6}}, 0, {"s1=on"}},
+      {"shows in 60 % of launches", {{.literals = {{1, true}}, .launch_rate = 0.6}}, 0, {"s1=on"}, 5},
       {"two, each in 60 % of launches",
        {{.literals = {{1, true}}, .launch_rate = 0.6}, {.literals = {{2, true}}, .launch_rate = 0.6}},
        0,
        {"s1=on", "s2=on"}},
       {"base, half the launches", {{.launch_rate = 0.5}}, 0, {}},
       {"base, 30 % of launches", {{.launch_rate = 0.3}}, 0, {}},
-      {"weak and noisy", {{.literals = {{3, true}}, .trial_rate = 0.3}}, 0.05, {"s3=on"}},
+      {"weak and noisy", {{.literals = {{3, true}}, .trial_rate = 0.3}}, 0.05, {"s3=on"}, 10},
       {"three together",
        {{.literals = {{0, true}, {1, true}, {2, true}}, .all_needed = true}},
        0,
-       {"s0=on", "s1=on", "s2=on"}},
+       {"s0=on", "s1=on", "s2=on"},
+       45},
       {"a and not b", {{.literals = {{0, true}, {1, false}}, .all_needed = true}}, 0, {}},
       {"a pair or a third",
        {{.literals = {{0, true}, {1, true}}, .all_needed = true}, {.literals = {{2, true}}}},
@@ -173,18 +175,21 @@ TEST(Investigation, NeverConfirmsAWrongSetInWorldsItDoesNotModel) {
        {"s0=on", "s1=on", "s2=on"}},
       {"broken off side in half the launches", {{.literals = {{2, false}}, .launch_rate = 0.5}}, 0, {"s2=off"}},
   };
-  constexpr std::uint64_t kWorlds = 100;
+  constexpr std::uint64_t kWorlds = 50;
   for (const Misfit& misfit : misfits) {
     int wrong = 0;
+    int confirmed = 0;
     for (std::uint64_t seed = 0; seed < kWorlds; ++seed) {
       SimulatedWorld world{.faults = misfit.faults, .seed = seed, .noise = misfit.noise};
       const Played p = play(plan_of(switches_all_on(4), seed), world);
       const Verdict& v = p.findings.verdict;
       if (v.verdict != "confirmed") continue;
+      ++confirmed;
       if (misfit.name == std::string("a and not b") && names(v) == std::set<std::string>{"s0=on"}) continue;
       wrong += names(v) == misfit.truth ? 0 : 1;
     }
     EXPECT_LE(wrong, static_cast<int>(kWorlds) / 50) << misfit.name;  // 2 %
+    EXPECT_GE(confirmed, misfit.least) << misfit.name;
   }
 }
 
