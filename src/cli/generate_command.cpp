@@ -49,9 +49,10 @@ class Printer final : public TokenSink {
     done_.notify_all();
   }
 
-  void wait() {
+  Finish wait() {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return finished_; });
+    return reason_;
   }
   nlohmann::ordered_json json() const {
     return {{"text", text_},
@@ -80,6 +81,7 @@ int run_generate(const GenerateArgs& args) {
   options.model = args.model;
   const auto model = server::load_local_model(options, *settings);
   if (!model) return fail(model.error().message);
+  if (const auto known = settings->check_layers(model->info.layers); !known) return fail(known.error().message);
 
   GenerateRequest request;
   request.prompt = model->encoding->encode(args.prompt);
@@ -92,7 +94,8 @@ int run_generate(const GenerateArgs& args) {
   const auto printer = std::make_shared<Printer>(*model->encoding, !args.json);
   const auto accepted = model->generator->submit(std::move(request), printer);
   if (!accepted) return fail(accepted.error().message);
-  printer->wait();
+  if (printer->wait() == Finish::failed)
+    return fail("the model gave logits that are not finite; its weights or config are damaged");
   // Ill-formed UTF-8 (a reply may end inside a character) is replaced, not refused.
   if (args.json)
     fmt::print("{}\n", printer->json().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

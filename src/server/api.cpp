@@ -303,6 +303,8 @@ void read_switches(Fields& fields, const ApiLimits& limits, GenerationOptions& o
       if (!set) return fields.fail(set.error().param, set.error().message, set.error().code);
     }
   }
+  if (const auto known = options.settings.check_layers(limits.layers); !known)
+    fields.fail("plumb.switches", known.error().message, "invalid_switch");
 }
 
 std::int64_t largest_k(const ApiLimits& limits) {

@@ -108,6 +108,8 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   if (!settings) return tl::unexpected(settings.error());
   auto model = load(options, *settings);
   if (!model) return tl::unexpected(model.error());
+  if (const auto known = settings->check_layers(model->info.layers); !known)
+    return error("--set: {}", known.error().message);
 
   StopSignal signal;
   HttpOptions http;
@@ -116,6 +118,7 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   ServiceOptions service;
   service.limits.max_logprobs = options.max_logprobs;
   service.limits.settings = *settings;
+  service.limits.layers = model->info.layers;
   service.served_model_name = options.served_model_name;
   service.launch_args = shown_arguments(options);
   const auto server = HttpServer::start(http, std::move(service), *model->generator, *model->encoding, model->info);
