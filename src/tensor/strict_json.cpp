@@ -29,23 +29,26 @@ std::string_view between(std::string_view text, std::string_view begin, std::str
   return text.substr(0, text.find(end));
 }
 
-// "[json.exception.parse_error.101] parse error at line L, column C: syntax error while parsing X - WHAT; last read:
-// 'R'; expected E": place, WHAT and E are kept; R is text of the document, of any length.
-std::string syntax_complaint(std::string_view what, std::size_t byte) {
-  const std::string_view place = between(what, "parse error at ", ": "), wrong = between(what, " - ", "; ");
-  const std::size_t expected = what.rfind("; expected ");
-  std::string text = place.starts_with("line ") ? std::string(place) : fmt::format("byte {}", byte);
-  text += fmt::format(": {}", wrong.empty() ? "not JSON" : wrong);
-  if (expected != what.npos) text += fmt::format(", expected {}", what.substr(expected + 11));
-  return text;
-}
-
 // Cuts between characters, so that what stays is UTF-8 when the text is.
 std::string cut(std::string text) {
   if (text.size() <= kMaxShownBytes) return text;
   std::size_t end = kMaxShownBytes;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "...";
+}
+
+// "[json.exception.parse_error.101] parse error at line L, column C: syntax error while parsing X - WHAT; expected E;
+// last read: 'R'", or E after R: place, WHAT and E are kept; R is text of the document, of any length.
+std::string syntax_complaint(std::string_view what, std::size_t byte) {
+  constexpr std::string_view kRead = "; last read: ", kExpected = "; expected ";
+  const std::string_view place = between(what, "parse error at ", ": "), wrong = between(what, " - ", "; ");
+  std::string text = place.starts_with("line ") ? std::string(place) : fmt::format("byte {}", byte);
+  text += fmt::format(": {}", wrong.empty() ? "not JSON" : wrong);
+  std::string_view expected = between(what.substr(0, what.find(kRead)), kExpected, kRead);
+  if (const std::size_t last = what.rfind(kExpected); expected.empty() && last != what.npos)
+    expected = what.substr(last + kExpected.size());
+  if (!expected.empty()) text += fmt::format(", expected {}", cut(std::string(expected)));
+  return text;
 }
 
 }  // namespace

@@ -170,5 +170,5 @@ class Refusals(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, ROOT = map(pathlib.Path, sys.argv[1:3])
+    BUILD, ROOT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     unittest.main(argv=sys.argv[:1])
