@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tensor/strict_json.h"
+
 namespace plumb::server {
 namespace {
 
@@ -62,7 +64,7 @@ ApiResult<Json> parse_object(std::string_view body) {
   } catch (const JsonRefused& e) {
     return refuse("", "the request body is refused: " + e.message, "invalid_json");
   } catch (const nlohmann::json::exception& e) {
-    return refuse("", std::string("the request body is not valid JSON: ") + e.what(), "invalid_json");
+    return refuse("", "the request body is not valid JSON: " + json_complaint(e), "invalid_json");
   }
 }
 
