@@ -294,7 +294,11 @@ Shape shape_of(const Deployment& deployment) {
     const auto it = deployment.facts.find(name);
     return it == deployment.facts.end() ? 0 : static_cast<int>(it->second);
   };
-  return {.window = fact("window"), .chunk = fact("chunk"), .page = fact("page"), .index_topk = fact("index_topk"), .max_len = fact("max_len")};
+  return {.window = fact("window"),
+          .chunk = fact("chunk"),
+          .page = fact("page"),
+          .index_topk = fact("index_topk"),
+          .max_len = fact("max_len")};
 }
 
 TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape) {

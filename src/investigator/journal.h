@@ -18,8 +18,8 @@ struct CaseIdentity {
   std::vector<std::string> cells;
 };
 
-/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (write-ahead log, synchronous=FULL) before anything
-/// else happens. Killing the process loses at most the trial in flight.
+/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (write-ahead log, synchronous=FULL)
+/// before anything else happens. Killing the process loses at most the trial in flight.
 class Journal {
  public:
   /// Creates a journal. Errors: the file exists already, or cannot be written.

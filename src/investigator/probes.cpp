@@ -22,8 +22,8 @@ constexpr int kTurnsRounds = 4;
 
 int window_of(const Shape& shape) { return shape.window > 0 ? shape.window : kDefaultWindow; }
 
-// Filler that follows a fact to take it out of the window, and to give an indexer that keeps the top entries (one for four
-// tokens) enough newer ones to choose from.
+// Filler that follows a fact to take it out of the window, and to give an indexer that keeps the top entries (one for
+// four tokens) enough newer ones to choose from.
 int distance_of(const Shape& shape) {
   constexpr int kTokensPerEntry = 4;
   constexpr int kMargin = 32;
@@ -170,7 +170,8 @@ Item make_hit(const ItemId& id, int, Wording wording, const Shape& shape) {
   Rng rng(derive_seed(id.seed, id.cell));
   Author author(rng);
   const int page = shape.page > 0 ? shape.page : kDefaultPage;
-  // A state is kept where a forward pass ends at the end of a page: with chunked prefill not before the first chunk ends.
+  // A state is kept where a forward pass ends at the end of a page: with chunked prefill not before the first chunk
+  // ends.
   int boundary = page;
   while (boundary < kMinLength || boundary < std::min(shape.chunk, kMostBoundary)) boundary += page;
   const int after = distance_of(shape) + static_cast<int>(rng.between(0, 23));
