@@ -36,13 +36,18 @@ bool write_all(int fd, std::string_view text) {
 
 enum class IfTaken { replace, fail };
 
-Result<void> write_named(const std::filesystem::path& path, std::string_view text, mode_t mode, IfTaken if_taken) {
+constexpr int kMaxLinks = 40;  // one after another, as the system allows
+
+Result<void> write_named(const std::filesystem::path& path, std::span<const std::string_view> parts, mode_t mode,
+                         IfTaken if_taken) {
   const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", ::getpid());
   ::unlink(partial.c_str());  // of a process that was killed and had our number
   {
     const Descriptor file(::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (file.get() < 0) return error("{}: cannot be created: {}", path.string(), std::strerror(errno));
-    if (!write_all(file.get(), text) || ::fsync(file.get()) != 0) {
+    bool written = true;
+    for (const std::string_view part : parts) written = written && write_all(file.get(), part);
+    if (!written || ::fsync(file.get()) != 0) {
       const int reason = errno;
       ::unlink(partial.c_str());
       return error("{}: cannot be written: {}", path.string(), std::strerror(reason));
@@ -64,20 +69,67 @@ Result<void> write_named(const std::filesystem::path& path, std::string_view tex
 
 }  // namespace
 
+Result<std::filesystem::path> replaceable_file(const std::filesystem::path& path) {
+  std::filesystem::path file = path;
+  std::error_code failed;
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(file, failed)); ++links) {
+    if (links == kMaxLinks) return error("{}: leads over more than {} links", path.string(), kMaxLinks);
+    const auto target = std::filesystem::read_symlink(file, failed);
+    if (failed) return error("{}: cannot be looked at: {}", file.string(), failed.message());
+    file = file.parent_path() / target;
+  }
+  const auto status = std::filesystem::status(file, failed);
+  if (status.type() == std::filesystem::file_type::none)
+    return error("{}: cannot be looked at: {}", file.string(), failed.message());
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    return error("{}: is there and is not a regular file; choose another name", path.string());
+  return file;
+}
+
+Result<void> write_file_durably(const std::filesystem::path& path, std::span<const std::string_view> parts,
+                                mode_t mode) {
+  const auto file = replaceable_file(path);
+  if (!file) return tl::unexpected(file.error());
+  return write_named(*file, parts, mode, IfTaken::replace);
+}
+
 Result<void> write_file_durably(const std::filesystem::path& path, std::string_view text, mode_t mode) {
-  return write_named(path, text, mode, IfTaken::replace);
+  return write_file_durably(path, {&text, 1}, mode);
 }
 
 Result<void> create_file_durably(const std::filesystem::path& path, std::string_view text, mode_t mode) {
-  return write_named(path, text, mode, IfTaken::fail);
+  return write_named(path, {&text, 1}, mode, IfTaken::fail);
+}
+
+Result<void> check_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(folder, failed);
+  if (status.type() == std::filesystem::file_type::not_found) return error("{}: no such folder", folder.string());
+  if (status.type() == std::filesystem::file_type::none)
+    return error("{}: cannot be looked at: {}", folder.string(), failed.message());
+  if (!std::filesystem::is_directory(status)) return error("{}: not a folder", folder.string());
+  return {};
+}
+
+Result<int> open_regular_file(const std::filesystem::path& path) {
+  // Looked at before it is opened, because opening a device can already do something; and after, because it may have
+  // been exchanged. O_NONBLOCK: opening a pipe would wait for a writer.
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return error("{}: not a regular file", path.string());
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return error("{}: not a regular file", path.string());
+  }
+  return fd;
 }
 
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info{};
-  if (file.get() < 0 || ::fstat(file.get(), &info) != 0)
-    return error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) return error("{}: is a folder", path.string());
+  const auto opened = open_regular_file(path);
+  if (!opened) return tl::unexpected(opened.error());
+  const Descriptor file(*opened);
   std::string text;
   constexpr std::size_t kPieceBytes = 1u << 16;
   for (;;) {

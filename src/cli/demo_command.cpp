@@ -17,6 +17,7 @@
 #include "investigator/report.h"
 #include "model/config.h"
 #include "runtime/runtime.h"
+#include "server/command_line.h"
 #include "switches/switches.h"
 
 namespace plumb::cli {
@@ -79,7 +80,7 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
 
 Result<std::string> investigate_blind(const investigator::DemoCase& blind, const Args& args) {
   const auto text = read_file(blind.deployment);
-  if (!text) return text;
+  if (!text) return tl::unexpected(text.error());
   const auto deployment = investigator::parse_deployment(*text, blind.deployment.string());
   if (!deployment) return tl::unexpected(deployment.error());
   investigator::InvestigateOptions options;
@@ -133,8 +134,11 @@ int run_demo_command(const Args& args) {
 void add_demo_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("demo", "catch a fault that a dealer planted and sealed");
   auto args = std::make_shared<Args>();
-  command->add_option("--seed", args->seed, "of the deal, for the dealer alone; without it from the operating system");
-  command->add_option("--faults", args->faults, "how many faults are planted: 0 or 1")->capture_default_str();
+  server::takes_seed(command->add_option("--seed", args->seed,
+                                         "of the deal, for the dealer alone; without it from the operating system"));
+  server::takes_whole(
+      command->add_option("--faults", args->faults, "how many faults are planted: 0 or 1")->capture_default_str(), 0,
+      1);
   command->add_option("--case", args->case_dir, "folder for everything; default: cases/demo-<time>");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print one JSON document");

@@ -10,11 +10,16 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "server/command_line.h"
 #include "server/local_model.h"
 #include "server/serve_command.h"
 
 namespace plumb::cli {
 namespace {
+
+// Those of a request over HTTP.
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
+constexpr double kMaxTemperature = 100;
 
 struct GenerateArgs {
   std::string model;
@@ -49,9 +54,10 @@ class Printer final : public TokenSink {
     done_.notify_all();
   }
 
-  void wait() {
+  Finish wait() {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [this] { return finished_; });
+    return reason_;
   }
   nlohmann::ordered_json json() const {
     return {{"text", text_},
@@ -80,6 +86,7 @@ int run_generate(const GenerateArgs& args) {
   options.model = args.model;
   const auto model = server::load_local_model(options, *settings);
   if (!model) return fail(model.error().message);
+  if (const auto known = settings->check_layers(model->info.layers); !known) return fail(known.error().message);
 
   GenerateRequest request;
   request.prompt = model->encoding->encode(args.prompt);
@@ -92,7 +99,8 @@ int run_generate(const GenerateArgs& args) {
   const auto printer = std::make_shared<Printer>(*model->encoding, !args.json);
   const auto accepted = model->generator->submit(std::move(request), printer);
   if (!accepted) return fail(accepted.error().message);
-  printer->wait();
+  if (printer->wait() == Finish::failed)
+    return fail("the model gave logits that are not finite; its weights or config are damaged");
   // Ill-formed UTF-8 (a reply may end inside a character) is replaced, not refused.
   if (args.json)
     fmt::print("{}\n", printer->json().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -109,13 +117,14 @@ void add_generate_command(CLI::App& app, int& exit_code) {
   command->add_option("MODEL", args->model, "folder of the checkpoint")->required();
   command->add_option("-p,--prompt", args->prompt, "the text; the texts of special tokens become those tokens")
       ->required();
-  command->add_option("--max-tokens", args->max_tokens, "tokens to generate at most")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--temperature", args->temperature, "0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--seed", args->seed, "of the draws at a temperature above 0")->capture_default_str();
+  server::takes_whole(
+      command->add_option("--max-tokens", args->max_tokens, "tokens to generate at most")->capture_default_str(), 1,
+      kMaxTokens);
+  server::takes_number(
+      command->add_option("--temperature", args->temperature, "0: always the likeliest token")->capture_default_str(),
+      0, kMaxTemperature);
+  server::takes_seed(
+      command->add_option("--seed", args->seed, "of the draws at a temperature above 0")->capture_default_str());
   command->add_option("--set", args->sets, "a switch: NAME=on|off[@LAYERS]; may be repeated")->allow_extra_args(false);
   command->add_flag("--json", args->json, "print one JSON document");
   command->callback([args, &exit_code] { exit_code = run_generate(*args); });

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,7 +12,10 @@
 #include "base/durable_file.h"
 #include "cli/commands.h"
 #include "engine/golden.h"
+#include "model/config.h"
 #include "model/encoding.h"
+#include "server/command_line.h"
+#include "tensor/strict_json.h"
 #include "weights/model.h"
 
 namespace plumb::cli {
@@ -31,16 +35,19 @@ Result<std::vector<std::int32_t>> read_ids(const GoldenArgs& args) {
   const auto text = read_file(args.ids_file.empty() ? args.prompt_file : args.ids_file);
   if (!text) return tl::unexpected(text.error());
   if (args.ids_file.empty()) {
-    const auto encoding = load_encoding(args.model);
+    const auto config = load_model_config(args.model);
+    if (!config) return tl::unexpected(config.error());
+    const auto encoding = load_encoding(args.model, *config);
     if (!encoding) return tl::unexpected(encoding.error());
     return (*encoding)->encode(*text);
   }
-  const auto json = nlohmann::json::parse(*text, nullptr, false);
-  if (!json.is_array()) return error("{}: must be a JSON array of token ids", args.ids_file);
+  const auto json = parse_json_strictly(*text, args.ids_file);
+  if (!json) return tl::unexpected(json.error());
+  if (!json->is_array()) return error("{}: must be a JSON array of token ids", args.ids_file);
   std::vector<std::int32_t> ids;
-  for (const auto& id : json) {
-    if (!id.is_number_integer() || id < 0 || id > 0x7fffffff)
-      return error("{}: {} at index {} is not a token id", args.ids_file, id.dump(), ids.size());
+  for (const auto& id : *json) {
+    if (!id.is_number_unsigned() || id > 0x7fffffff)
+      return error("{}: {} at index {} is not a token id", args.ids_file, shown(id), ids.size());
     ids.push_back(id.get<std::int32_t>());
   }
   return ids;
@@ -73,9 +80,9 @@ void add_golden_command(CLI::App& app, int& exit_code) {
   command->add_option("MODEL", args->model, "folder of the checkpoint")->required();
   command->add_option("--ids", args->ids_file, "file with a JSON array of token ids");
   command->add_option("--prompt", args->prompt_file, "file with a text");
-  command->add_option("--chunk", args->chunk, "prompt tokens of one pass; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  server::takes_whole(
+      command->add_option("--chunk", args->chunk, "prompt tokens of one pass; 0: all")->capture_default_str(), 0,
+      std::numeric_limits<std::int64_t>::max());
   command->add_option("--profile", args->profile, "the model's meaning: math")->capture_default_str();
   command->add_option("-o,--out", args->out, "trace file to write (safetensors)")->required();
   command->add_flag("--json", args->json, "print one JSON document");

@@ -1,13 +1,13 @@
 #include <cstdio>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include <CLI/CLI.hpp>
 
+#include "base/durable_file.h"
 #include "cli/case_options.h"
 #include "cli/commands.h"
 #include "investigator/report.h"
+#include "server/command_line.h"
 
 namespace plumb::cli {
 namespace {
@@ -38,11 +38,11 @@ int run(const Args& args) {
     std::fputs(plan->c_str(), stdout);
     return kClean;
   }
-  std::ostringstream text;
-  text << std::ifstream(args.deployment, std::ios::binary).rdbuf();
+  const auto text = read_file(args.deployment);
+  if (!text) return fail(text.error().message);
   investigator::InvestigateOptions options;
   options.case_dir = args.case_dir;
-  options.deployment_toml = text.str();
+  options.deployment_toml = *text;
   options.seed = args.seed;
   options.resume = args.resume;
   options.limits = args.limits;
@@ -64,7 +64,7 @@ void add_investigate_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("investigate", "find the switch or switches that break recall in a deployment");
   command->add_option("deployment", args->deployment, "deployment file (TOML)")->required();
   command->add_option("--case", args->case_dir, "folder for journal, logs and report")->capture_default_str();
-  command->add_option("--seed", args->seed, "of the probes; without it from the operating system");
+  server::takes_seed(command->add_option("--seed", args->seed, "of the probes; without it from the operating system"));
   command->add_flag("--plan", args->plan, "print what would be done and what it costs, launch nothing");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print the verdict, or with --plan the plan, as one JSON document");

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "server/command_line.h"
 
 int main(int argc, char** argv) try {
   using namespace plumb::cli;
@@ -24,12 +25,7 @@ int main(int argc, char** argv) try {
   add_tokenize_command(app, exit_code);
   add_switches_command(app, exit_code);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kClean : kError;
-  }
-  return exit_code;
+  return plumb::server::run_command_line(app, argc, argv, exit_code);
 } catch (const std::exception& e) {
   return plumb::cli::fail(e.what());
 }

@@ -6,9 +6,12 @@
 #include "cli/commands.h"
 #include "investigator/probe_run.h"
 #include "investigator/report.h"
+#include "server/command_line.h"
 
 namespace plumb::cli {
 namespace {
+
+constexpr std::int64_t kMaxLength = 1 << 24, kMaxTrials = 100000;
 
 struct Args {
   std::vector<std::string> targets;
@@ -49,9 +52,13 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   command->add_option("target", args->targets, "URL [URL_B], or a deployment file")->required()->expected(1, 2);
   command->add_option("--suite", args->options.suite, "short, needle, boundary, turns, hit, repetition or all")
       ->capture_default_str();
-  command->add_option("--lengths", args->options.lengths, "of the needle probe, in tokens")->delimiter(',');
-  command->add_option("--trials", args->options.trials, "of each probe and length")->capture_default_str();
-  command->add_option("--seed", args->options.seed, "of the prompts")->capture_default_str();
+  server::takes_whole(
+      command->add_option("--lengths", args->options.lengths, "of the needle probe, in tokens")->delimiter(','), 1,
+      kMaxLength);
+  server::takes_whole(
+      command->add_option("--trials", args->options.trials, "of each probe and length")->capture_default_str(), 1,
+      kMaxTrials);
+  server::takes_seed(command->add_option("--seed", args->options.seed, "of the prompts")->capture_default_str());
   command->add_option("--logs", args->logs, "folder for the logs of launched processes")->capture_default_str();
   command->add_option("--junit", args->junit, "write a JUnit file");
   command->add_flag("--json", args->json, "print one JSON document");

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/check.h"
+#include "base/durable_file.h"
 #include "engine/local_sequence.h"
 #include "tensor/safetensors.h"
 
@@ -10,6 +12,33 @@ namespace plumb {
 namespace {
 
 bool holds_rows(std::string_view name) { return name.ends_with("compressed_kv") || name.ends_with("indexer.keys"); }
+
+// The ports in the order of computation: before the layers, in a layer, after them.
+constexpr std::string_view kFirst[] = {"embed"};
+constexpr std::string_view kOfALayer[] = {"attn_hc.post",
+                                          "attn_hc.comb",
+                                          "attn_hc.collapsed",
+                                          "attn_norm_out",
+                                          "qr",
+                                          "q",
+                                          "kv",
+                                          "compressed_kv",
+                                          "indexer.keys",
+                                          "indexer.scores",
+                                          "indexer.topk",
+                                          "attn_heads",
+                                          "o_low",
+                                          "attn_out",
+                                          "ffn_hc.post",
+                                          "ffn_hc.comb",
+                                          "ffn_hc.collapsed",
+                                          "ffn_norm_out",
+                                          "router.logits",
+                                          "router.indices",
+                                          "router.weights",
+                                          "mlp_out",
+                                          "out_streams"};
+constexpr std::string_view kLast[] = {"hc_head_out", "final_norm_out", "logits"};
 
 // Widens a [rows, width] tensor to `width` columns, new ones -inf.
 void widen(TraceCollector::Tensor& tensor, std::int64_t width) {
@@ -22,6 +51,14 @@ void widen(TraceCollector::Tensor& tensor, std::int64_t width) {
 }
 
 }  // namespace
+
+std::vector<std::string> port_names(std::int64_t layers) {
+  std::vector<std::string> names(std::begin(kFirst), std::end(kFirst));
+  for (std::int64_t i = 0; i < layers; ++i)
+    for (const std::string_view port : kOfALayer) names.push_back(fmt::format("layers.{}.{}", i, port));
+  names.insert(names.end(), std::begin(kLast), std::end(kLast));
+  return names;
+}
 
 void TraceCollector::visit(const Port& port) {
   const std::string name(port.name);
@@ -72,16 +109,23 @@ Result<void> write_golden(Engine& engine, std::span<const std::int32_t> ids, std
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= config.vocab_size)
       return error("golden: id {} at index {} is outside the vocabulary of {}", ids[i], i, config.vocab_size);
+  // Before the work, not after it.
+  if (const auto file = replaceable_file(out); !file) return tl::unexpected(file.error());
   TraceCollector trace;
   run_prompt(engine, ids, chunk, Settings(), &trace);
   SafetensorsWriter writer;
-  for (const std::string& name : trace.names()) {
+  std::size_t written = 0;
+  // A port is first visited when it has rows, which depends on the chunks; the file must not.
+  for (const std::string& name : port_names(static_cast<std::int64_t>(config.layers.size()))) {
+    if (!trace.has(name)) continue;
+    ++written;
     const TraceCollector::Tensor& tensor = trace.tensor(name);
     if (tensor.i32.empty())
       writer.add_f32(name, tensor.shape, tensor.f32);
     else
       writer.add_i32(name, tensor.shape, tensor.i32);
   }
+  CHECK(written == trace.names().size());  // no port is missing in the order
   return writer.write(out);
 }
 

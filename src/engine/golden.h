@@ -35,13 +35,17 @@ class TraceCollector final : public Observer {
   std::map<std::string, Tensor> tensors_;
 };
 
+/// Every port of a model with that many layers, in the order of computation; a layer has those of its kind only.
+std::vector<std::string> port_names(std::int64_t layers);
+
 /// Runs `ids` from an empty state in chunks of `chunk` tokens (0: all in one) with `settings` and returns logits
 /// [ids, vocab]; every port goes to `observer` when it is not null.
 std::vector<float> run_prompt(Engine& engine, std::span<const std::int32_t> ids, std::int64_t chunk,
                               const Settings& settings, Observer* observer);
 
-/// A golden trace: all switches off, every tap and `logits` [ids, vocab] f32, written as safetensors to `out`.
-/// Errors: no ids, an id outside the vocabulary, more ids than the model has positions, a negative chunk, the file.
+/// A golden trace: all switches off, every tap and `logits` [ids, vocab] f32, written as safetensors to `out` in the
+/// order of port_names: the same bytes whatever the chunk. Errors: no ids, an id outside the vocabulary, more ids than
+/// the model has positions, a negative chunk, the file.
 Result<void> write_golden(Engine& engine, std::span<const std::int32_t> ids, std::int64_t chunk,
                           const std::filesystem::path& out);
 

@@ -1,5 +1,6 @@
 #include "engine/golden.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/durable_file.h"
 #include "engine/local_sequence.h"
 #include "engine/test_model.h"
 #include "ops/rope/rope.h"
@@ -280,6 +282,40 @@ TEST(WriteGolden, TheFileHoldsEveryTapAndTheLogits) {
     }
   }
   std::filesystem::remove(path);
+}
+
+TEST(WriteGolden, TheFileHasTheSameBytesInEveryChunking) {
+  const auto path = std::filesystem::temp_directory_path() / ("plumb_golden_chunks." + std::to_string(::getpid()));
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  std::vector<std::int32_t> ids = tiny_ids();
+  ids.resize(300);  // two rows of the sparse layers' 128, and an open group
+  const auto bytes = [&](std::span<const std::int32_t> prompt, std::int64_t chunk) {
+    EXPECT_TRUE(write_golden(engine, prompt, chunk, path));
+    return read_file(path).value();
+  };
+  for (const std::size_t length : {3, 5, 300}) {
+    const std::span prompt = std::span(ids).first(length);
+    const std::string whole = bytes(prompt, 0);
+    for (const int chunk : {1, 7, 127}) EXPECT_TRUE(bytes(prompt, chunk) == whole) << length << ' ' << chunk;
+  }
+  std::vector<std::string> order;
+  const auto file = SafetensorsFile::open(path);
+  ASSERT_TRUE(file);
+  for (const StoredTensor& tensor : file->tensors()) order.push_back(tensor.name);
+  const auto place = [&](const char* name) { return std::find(order.begin(), order.end(), name) - order.begin(); };
+  EXPECT_EQ(order.front(), "embed");
+  EXPECT_EQ(order.back(), "logits");
+  EXPECT_EQ(place("layers.2.attn_hc.post"), place("layers.1.out_streams") + 1);
+  EXPECT_EQ(place("layers.3.attn_heads"), place("layers.3.compressed_kv") + 1);
+  std::filesystem::remove(path);
+}
+
+TEST(WriteGolden, RefusesATargetThatIsNoRegularFileBeforeItRuns) {
+  Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  const auto written = write_golden(engine, std::vector<std::int32_t>{1, 2}, 0, "/dev/null");
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find("not a regular file"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST(WriteGolden, RefusesWhatItCannotRun) {

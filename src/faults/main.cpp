@@ -9,6 +9,7 @@
 
 #include "faults/dealer.h"
 #include "faults/plants.h"
+#include "server/command_line.h"
 #include "server/local_model.h"
 #include "server/serve_command.h"
 
@@ -61,12 +62,14 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<plumb::faults::DealerOptions>();
   auto scan = std::make_shared<std::uint64_t>(0);
   command->add_option("--envelope", options->envelope, "file to seal the plant in (mode 0600; must not exist)");
-  command->add_option("--faults", options->faults, "how many faults to plant: 0 or 1")->capture_default_str();
+  plumb::server::takes_whole(
+      command->add_option("--faults", options->faults, "how many faults to plant: 0 or 1")->capture_default_str(), 0,
+      1);
   command->add_flag("--resume", options->resume, "read the envelope again instead of drawing");
   command->add_option("--commitment", options->commitment, "with --resume: the SHA-256 the envelope must have");
   command->add_flag("--uncommitted", options->uncommitted,
                     "with --resume: nothing was announced yet, so seal a plant if there is no envelope");
-  command->add_option("--scan", *scan)->group("");
+  plumb::server::takes_seed(command->add_option("--scan", *scan)->group(""));
   command->callback([options, scan, &exit_code] {
     if (*scan > 0) {
       exit_code = scan_seeds(*scan);
@@ -109,12 +112,7 @@ int main(int argc, char** argv) try {
   add_deal_command(app, exit_code);
   add_serve_command(app, exit_code);
   add_faults_command(app, exit_code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : kError;
-  }
-  return exit_code;
+  return plumb::server::run_command_line(app, argc, argv, exit_code);
 } catch (const std::exception& e) {
   return fail(e.what());
 }

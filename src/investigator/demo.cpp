@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/durable_file.h"
+#include "tensor/strict_json.h"
 
 namespace plumb::investigator {
 namespace {
@@ -33,6 +34,19 @@ Result<std::optional<Commitment>> read_commitment(const DemoOptions& options) {
   } catch (const ordered_json::exception& e) {
     return error("{}: {}", path.string(), e.what());
   }
+}
+
+// All that can be known to be wrong before anything is created.
+Result<void> check_options(const DemoOptions& options) {
+  if (options.faults < 0 || options.faults > 1)
+    return error("demo: {} faults; there can be 0 or 1 (--faults)", options.faults);
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(options.executable, failed))
+    return error("{}: is missing; build the target plumb-faulty", options.executable.string());
+  if (!options.resume && std::filesystem::exists(envelope_of(options.case_dir), failed))
+    return error("{}: exists already; continue its case with --resume, or choose another --case",
+                 envelope_of(options.case_dir).string());
+  return {};
 }
 
 Result<void> prepare_case(const DemoOptions& options) {
@@ -149,6 +163,7 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
 }
 
 Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted) try {
+  if (const auto valid = parse_json_strictly(verdict_json, "the verdict"); !valid) return tl::unexpected(valid.error());
   const auto json = ordered_json::parse(verdict_json);
   const std::string verdict = json.at("verdict");
   if (verdict == "inconclusive") return Comparison{.match = false, .exit_code = 2};
@@ -167,6 +182,7 @@ Result<Comparison> compare_with_planted(const std::string& verdict_json, const P
 
 Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate) {
   const auto started = std::chrono::steady_clock::now();
+  if (auto valid = check_options(options); !valid) return tl::unexpected(valid.error());
   if (auto prepared = prepare_case(options); !prepared) return tl::unexpected(prepared.error());
   const auto verdict = reach_verdict(options, investigate);
   if (!verdict) return tl::unexpected(verdict.error());

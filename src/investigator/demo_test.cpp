@@ -156,6 +156,23 @@ TEST_F(Demo, ResumingNothingNeedsASeedAndSaysSo) {
   EXPECT_NE(warned[0].find("nothing to resume"), std::string::npos);
 }
 
+TEST_F(Demo, CreatesNothingWhenItsOptionsAreWrong) {
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
+  for (const int faults : {-1, 2}) {
+    options.faults = faults;
+    EXPECT_EQ(run_demo(options, investigate).error().message,
+              fmt::format("demo: {} faults; there can be 0 or 1 (--faults)", faults));
+  }
+  options.faults = 1;
+  const auto dealer = options.executable;
+  options.executable = folder / "missing";
+  EXPECT_FALSE(run_demo(options, investigate));
+  options.executable = dealer;
+  std::ofstream(envelope_of(options.case_dir)) << "of another case";
+  EXPECT_FALSE(run_demo(options, investigate));
+  EXPECT_FALSE(std::filesystem::exists(options.case_dir));
+}
+
 TEST_F(Demo, SaysWhatIsWrongWithTheDealer) {
   const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
   options.executable = folder / "missing";

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
 #include <initializer_list>
 #include <optional>
-#include <sstream>
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
 
+#include "base/durable_file.h"
 #include "investigator/deployment_check.h"
 
 // Some malformed files break assertions of toml++ 3.3 (a NUL in a key): a refusal, neither an abort nor, with NDEBUG,
@@ -447,13 +446,9 @@ Result<Deployment> parse_deployment(std::string_view text, const std::string& fi
 }
 
 Result<Deployment> load_deployment(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return error("{}: cannot be opened: is it a readable deployment file?", file.string());
-  std::string text(kMaxFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad() || (in.fail() && !in.eof())) return error("{}: cannot be read: is it a file?", file.string());
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return parse_deployment(text, file.string());
+  const auto text = read_file(file, kMaxFileBytes);
+  if (!text) return tl::unexpected(text.error());
+  return parse_deployment(*text, file.string());
 }
 
 }  // namespace plumb::investigator

@@ -1,9 +1,9 @@
 #include "investigator/investigate.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstring>
 #include <random>
-#include <sstream>
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base/check.h"
+#include "base/durable_file.h"
 #include "investigator/report.h"
 
 namespace plumb::investigator {
@@ -52,14 +53,6 @@ class CaseLock {
   explicit CaseLock(int fd) : fd_(fd) {}
   int fd_;
 };
-
-Result<std::string> read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return error("{}: cannot be read", file.string());
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::string prompt_text(const Ask& ask) {
   if (ask.messages.empty()) return ask.prompt;

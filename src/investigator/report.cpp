@@ -1,16 +1,12 @@
 #include "investigator/report.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/durable_file.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
@@ -510,24 +506,7 @@ std::string report_markdown(const Case& c) {
 }
 
 Result<void> write_atomically(const std::filesystem::path& file, const std::string& text, bool executable) {
-  const std::string draft = file.string() + ".new";
-  const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, executable ? 0755 : 0644);
-  const auto failure = [&] { return error("{}: cannot be written: {}", file.string(), std::strerror(errno)); };
-  if (fd < 0) return failure();
-  std::size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const auto e = failure();
-      ::close(fd);
-      return e;
-    }
-    written += static_cast<std::size_t>(n);
-  }
-  const bool flushed = ::fsync(fd) == 0;
-  if (::close(fd) != 0 || !flushed || ::rename(draft.c_str(), file.c_str()) != 0) return failure();
-  return {};
+  return write_file_durably(file, text, executable ? 0755 : 0644);
 }
 
 Result<void> write_reports(const std::filesystem::path& case_dir, const Case& c) {

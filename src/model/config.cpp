@@ -1,13 +1,12 @@
 #include "model/config.h"
 
 #include <cmath>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "model/config_keys.h"
 #include "tensor/strict_json.h"
 
@@ -21,7 +20,8 @@ constexpr std::int64_t kMaxWidth = 1 << 20;  // of any one extent but the vocabu
 constexpr std::int64_t kMaxVocab = 1 << 24;
 constexpr std::int64_t kMaxPositions = 1 << 30;
 constexpr std::int64_t kMaxMtpLayers = 16;
-constexpr std::int64_t kMaxConfigBytes = 16 << 20;
+constexpr std::int64_t kMaxRow = 1 << 30;  // of an extent that is a product; times a context it fits 63 bits
+constexpr std::size_t kMaxConfigBytes = 16 << 20;
 constexpr int kPageTokens = 128;     // a page is a whole number of compressed rows of every layer
 constexpr int kOverlappingRate = 4;  // the release's: overlapping halves and an indexer
 
@@ -53,16 +53,33 @@ constexpr IntegerField kIntegers[] = {
     {"max_position_embeddings", nullptr, &ModelConfig::max_positions, kMaxPositions},
 };
 
+/// What a real number may be: far beyond any model, yet small enough that float32 arithmetic with it stays finite.
+struct Range {
+  double least;
+  double most;
+  bool with_least;  // whether `least` itself is allowed
+
+  bool holds(double x) const { return (with_least ? x >= least : x > least) && x <= most; }  // false for a NaN
+};
+
+constexpr Range kEpsilon{0, 1e-2, false};
+constexpr Range kTheta{1, 1e12, true};
+constexpr Range kFactor{1, 1e4, true};
+constexpr Range kOriginalPositions{1, kMaxPositions, true};
+constexpr Range kBeta{0, 1e6, false};
+constexpr Range kFraction{0, 1, false};
+
 struct NumberField {
   const char* key;
   double ModelConfig::* field;
+  Range range;
 };
 
-constexpr NumberField kPositiveNumbers[] = {
-    {"hc_eps", &ModelConfig::hc_eps},
-    {"routed_scaling_factor", &ModelConfig::routed_scaling_factor},
-    {"swiglu_limit", &ModelConfig::swiglu_limit},
-    {"rms_norm_eps", &ModelConfig::rms_norm_eps},
+constexpr NumberField kNumbers[] = {
+    {"hc_eps", &ModelConfig::hc_eps, kEpsilon},
+    {"routed_scaling_factor", &ModelConfig::routed_scaling_factor, {0, 1000, false}},
+    {"swiglu_limit", &ModelConfig::swiglu_limit, {0, 1e6, false}},
+    {"rms_norm_eps", &ModelConfig::rms_norm_eps, kEpsilon},
 };
 
 /// A value with the place that states it, so that a contradiction can name both.
@@ -90,6 +107,7 @@ class Reader {
     read_rope();
     read_layers();
     check_ranges();
+    check_products();
     if (failure_) return tl::unexpected(*failure_);
     return std::move(config_);
   }
@@ -116,29 +134,30 @@ class Reader {
   std::optional<std::int64_t> integer(const std::string& path, std::int64_t least, std::int64_t most) {
     const json* value = find(path);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_number_integer()) return fail("{} {} is not an integer", path, value->dump()), std::nullopt;
+    if (!value->is_number_integer()) return fail("{} {} is not an integer", path, shown(*value)), std::nullopt;
     const bool fits = !value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
     const std::int64_t number = fits ? value->get<std::int64_t>() : INT64_MAX;
     if (!fits || number < least || number > most)
-      return fail("{} {} is outside [{}, {}]", path, value->dump(), least, most), std::nullopt;
+      return fail("{} {} is outside [{}, {}]", path, shown(*value), least, most), std::nullopt;
     return number;
   }
 
-  /// A finite number above zero.
-  std::optional<double> positive(const std::string& path) {
+  std::optional<double> number_in(const Range& range, const std::string& path) {
     const json* value = find(path);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_number()) return fail("{} {} is not a number", path, value->dump()), std::nullopt;
+    if (!value->is_number()) return fail("{} {} is not a number", path, shown(*value)), std::nullopt;
     const double number = value->get<double>();
-    if (!std::isfinite(number) || number <= 0)
-      return fail("{} {} is not a finite number above zero", path, value->dump()), std::nullopt;
+    if (!range.holds(number))
+      return fail("{} {} is outside {}{}, {}]", path, shown(*value), range.with_least ? "[" : "(", range.least,
+                  range.most),
+             std::nullopt;
     return number;
   }
 
   std::optional<std::string> text(const std::string& path) {
     const json* value = find(path);
     if (value == nullptr) return std::nullopt;
-    if (!value->is_string()) return fail("{} {} is not a string", path, value->dump()), std::nullopt;
+    if (!value->is_string()) return fail("{} {} is not a string", path, shown(*value)), std::nullopt;
     return value->get<std::string>();
   }
 
@@ -177,7 +196,7 @@ class Reader {
     for (const ConfigKey& known : kConfigKeys) {
       if (known.name != key) continue;
       if (known.use == KeyUse::fixed && !value.is_null() && value != json::parse(known.detail))
-        fail("{} is {}, but only {} is supported", key, value.dump(), known.detail);
+        fail("{} is {}, but only {} is supported", key, shown(value), known.detail);
       return;
     }
     fail("unknown key '{}' could change numerics; remove it if it does not", key);
@@ -190,9 +209,9 @@ class Reader {
       if (field.alias != nullptr) state(stated, field.alias, integer(field.alias, 1, field.most));
       config_.*field.field = agreed(stated, field.key);
     }
-    for (const NumberField& field : kPositiveNumbers) {
+    for (const NumberField& field : kNumbers) {
       std::vector<Stated<double>> stated;
-      state(stated, field.key, positive(field.key));
+      state(stated, field.key, number_in(field.range, field.key));
       config_.*field.field = agreed(stated, field.key);
     }
     config_.name = text("name").value_or("");
@@ -234,11 +253,10 @@ class Reader {
       return rope;
     }
     if (type != "yarn") fail("{}.rope_type \"{}\" is neither \"default\" nor \"yarn\"", path, type);
-    rope.factor = needed(path + ".factor");
-    rope.original_max_positions = needed(path + ".original_max_position_embeddings");
-    rope.beta_fast = needed(path + ".beta_fast");
-    rope.beta_slow = needed(path + ".beta_slow");
-    if (rope.factor < 1) fail("{}.factor {} is below 1", path, rope.factor);
+    rope.factor = needed(kFactor, path + ".factor");
+    rope.original_max_positions = needed(kOriginalPositions, path + ".original_max_position_embeddings");
+    rope.beta_fast = needed(kBeta, path + ".beta_fast");
+    rope.beta_slow = needed(kBeta, path + ".beta_slow");
     if (rope.beta_fast <= rope.beta_slow)
       fail("{}.beta_fast {} is not above beta_slow {}", path, rope.beta_fast, rope.beta_slow);
     return rope;
@@ -249,17 +267,17 @@ class Reader {
                               "beta_slow", "rope_theta", "partial_rotary_factor"})
       if (key == known) return;
     if (key != "attention_factor") fail("unknown key '{}.{}' could change numerics", path, key);
-    if (!value.is_null() && value != 1.0) fail("{}.{} is {}, but only 1.0 is supported", path, key, value.dump());
+    if (!value.is_null() && value != 1.0) fail("{}.{} is {}, but only 1.0 is supported", path, key, shown(value));
   }
 
-  double needed(const std::string& path) {
-    const auto number = positive(path);
+  double needed(const Range& range, const std::string& path) {
+    const auto number = number_in(range, path);
     if (!number) fail("{} is missing", path);
     return number.value_or(1);
   }
 
   void state_rotary_factor(const std::string& path) {
-    const auto factor = positive(path);
+    const auto factor = number_in(kFraction, path);
     if (!factor) return;
     const double exact = *factor * static_cast<double>(config_.head_dim);
     const double dims = std::round(exact);
@@ -311,7 +329,7 @@ class Reader {
 
   double theta(std::initializer_list<const char*> paths) {
     std::vector<Stated<double>> stated;
-    for (const char* path : paths) state(stated, path, positive(path));
+    for (const char* path : paths) state(stated, path, number_in(kTheta, path));
     return agreed(stated, *paths.begin());
   }
 
@@ -327,7 +345,7 @@ class Reader {
     std::vector<Attention> kinds;
     for (const json& ratio : *ratios) {
       if (!ratio.is_number_unsigned() || ratio > kPageTokens)
-        return fail("compress_ratios: {} is not an integer in [0, {}]", ratio.dump(), kPageTokens), std::nullopt;
+        return fail("compress_ratios: {} is not an integer in [0, {}]", shown(ratio), kPageTokens), std::nullopt;
       const int rate = ratio.get<int>();
       kinds.push_back({rate == 0                  ? AttentionKind::sliding
                        : rate == kOverlappingRate ? AttentionKind::compressed_sparse
@@ -354,7 +372,7 @@ class Reader {
     std::vector<Attention> kinds;
     for (const json& type : *types) {
       const auto kind = kind_named(type);
-      if (!kind) return fail("layer_types: unknown layer type {}", type.dump()), std::nullopt;
+      if (!kind) return fail("layer_types: unknown layer type {}", shown(type)), std::nullopt;
       std::optional<std::int64_t> rate = 0;
       if (*kind != AttentionKind::sliding) {
         const std::string path = "compress_rates." + type.get<std::string>();
@@ -388,7 +406,7 @@ class Reader {
     std::vector<MoeKind> kinds;
     for (const json& type : *types) {
       if (type != "hash_moe" && type != "moe")
-        return fail("mlp_layer_types: unknown type {}", type.dump()), std::nullopt;
+        return fail("mlp_layer_types: unknown type {}", shown(type)), std::nullopt;
       kinds.push_back(type == "hash_moe" ? MoeKind::hash : MoeKind::scored);
     }
     return kinds;
@@ -436,6 +454,21 @@ class Reader {
         fail("layer {}: compress rate {} does not divide a page of {} tokens", i, rate, kPageTokens);
   }
 
+  // Each extent is bounded already; what is a product of two is an extent too, of rows as long as the context.
+  void check_products() {
+    struct Product {
+      const char* first;
+      const char* second;
+      std::int64_t value;
+    };
+    const ModelConfig& c = config_;
+    for (const Product& p : {Product{"num_attention_heads", "head_dim", c.heads * c.head_dim},
+                             Product{"index_n_heads", "index_head_dim", c.index_heads * c.index_head_dim},
+                             Product{"o_groups", "o_lora_rank", c.o_groups * c.o_lora_rank},
+                             Product{"n_routed_experts", "moe_intermediate_size", c.experts * c.moe_intermediate}})
+      if (p.value > kMaxRow) fail("{} times {} is {}, above {}", p.first, p.second, p.value, kMaxRow);
+  }
+
   const json& root_;
   const std::string& file_;
   std::optional<Error> failure_;
@@ -452,22 +485,18 @@ Result<ModelConfig> parse_model_config(std::string_view text, const std::string&
   try {
     return Reader(*document, file_name).read();
   } catch (const json::exception& e) {  // a string that is not UTF-8 cannot get here, and types are checked
-    return error("{}: {}", file_name, e.what());
+    return error("{}: {}", file_name, json_complaint(e));
   }
 }
 
 Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
+  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
   const auto path = folder / "config.json";
-  std::error_code code;
-  const auto size = std::filesystem::file_size(path, code);
-  if (code) return error("{}: cannot read: {}", path.string(), code.message());
-  if (size > kMaxConfigBytes) return error("{}: {} bytes are too many for a config", path.string(), size);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) return error("{}: cannot read", path.string());
-  auto config = parse_model_config(text.str(), path.string());
+  const auto text = read_file(path, kMaxConfigBytes);
+  if (!text) return tl::unexpected(text.error());
+  auto config = parse_model_config(*text, path.string());
   if (config && config->name.empty()) {
+    std::error_code code;
     const auto absolute = std::filesystem::weakly_canonical(folder, code);
     config->name = (absolute.has_filename() ? absolute : absolute.parent_path()).filename().string();
   }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/durable_file.h"
+#include "model/config.h"
 #include "tensor/strict_json.h"
 
 namespace plumb {
@@ -48,8 +48,12 @@ class PhantomEncoding final : public Encoding {
         return fmt::format("token '{}' is no special token, byte, word or unused id", token);
       }
     }
-    bos_ = vocab.at("bos").get<std::int32_t>();
-    eos_ = vocab.at("eos").get<std::int32_t>();
+    for (const auto& [key, id] : {std::pair{"bos", &bos_}, std::pair{"eos", &eos_}}) {
+      const json& value = vocab.at(key);
+      if (!value.is_number_unsigned() || value.get<std::uint64_t>() >= bytes_.size())
+        return fmt::format("{} {} is not an integer in [0, {})", key, shown(value), bytes_.size());
+      *id = value.get<std::int32_t>();
+    }
     return complaint(specials.size());
   }
 
@@ -65,6 +69,7 @@ class PhantomEncoding final : public Encoding {
   bool is_special(std::int32_t id) const override {
     return std::find(specials_.begin(), specials_.end(), id) != specials_.end();
   }
+  std::int32_t bos() const override { return bos_; }
   std::int32_t eos() const override { return eos_; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(bytes_.size()); }
 
@@ -130,20 +135,37 @@ class PhantomEncoding final : public Encoding {
 }  // namespace
 
 Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder) {
+  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
   const std::string path = (folder / "vocab.json").string();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()) || text.str().size() > kMaxVocabBytes)
-    return error("{}: cannot read (at most {} bytes); no known encoding in this folder", path, kMaxVocabBytes);
-  const auto vocab = parse_json_strictly(text.str(), path);
+  const auto text = read_file(path, kMaxVocabBytes);
+  if (!text) return error("{}; no known encoding in this folder", text.error().message);
+  const auto vocab = parse_json_strictly(*text, path);
   if (!vocab) return tl::unexpected(vocab.error());
+  if (!vocab->is_object()) return error("{}: not a JSON object", path);
   auto encoding = std::make_unique<PhantomEncoding>();
   try {
     if (vocab->at("type") != kPhantomType) return error("{}: type is not \"{}\"", path, kPhantomType);
     if (const std::string bad = encoding->read(*vocab); !bad.empty()) return error("{}: {}", path, bad);
   } catch (const json::exception& e) {
-    return error("{}: {}", path, e.what());
+    return error("{}: {}", path, json_complaint(e));
   }
+  return encoding;
+}
+
+Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder, const ModelConfig& config) {
+  auto encoding = load_encoding(folder);
+  if (!encoding) return encoding;
+  struct Pair {
+    const char* what;
+    std::int64_t vocabulary, config;
+  };
+  const Encoding& loaded = **encoding;
+  for (const Pair& pair :
+       {Pair{"vocabulary size", loaded.vocab_size(), config.vocab_size}, Pair{"bos", loaded.bos(), config.bos_token_id},
+        Pair{"eos", loaded.eos(), config.eos_token_id}})
+    if (pair.vocabulary != pair.config)
+      return error("{}: {} is {} in vocab.json, but {} in config.json", folder.string(), pair.what, pair.vocabulary,
+                   pair.config);
   return encoding;
 }
 

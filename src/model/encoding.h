@@ -12,6 +12,8 @@
 
 namespace plumb {
 
+struct ModelConfig;
+
 /// One message of a conversation.
 struct ChatMessage {
   std::string role;  // system, user, assistant, tool
@@ -33,10 +35,15 @@ class Encoding {
   virtual Result<std::vector<std::int32_t>> render_chat(std::span<const ChatMessage> messages) const = 0;
   virtual std::int32_t eos() const = 0;
   virtual std::int64_t vocab_size() const = 0;
+  virtual std::int32_t bos() const = 0;
 };
 
 /// The encoding that `folder`/vocab.json describes. Errors: no such file, an unknown profile, a vocabulary that its
 /// profile cannot use.
 Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder);
+
+/// Same, held against the config of the same checkpoint. Errors: also another vocabulary size, bos or eos than
+/// `config`'s.
+Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder, const ModelConfig& config);
 
 }  // namespace plumb

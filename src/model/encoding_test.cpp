@@ -3,10 +3,12 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/rng.h"
+#include "model/config.h"
 #include "tensor/gzip.h"
 #include "tensor/safetensors.h"
 
@@ -183,11 +185,43 @@ TEST(PhantomEncoding, BadVocabulariesAreRefused) {
             ": token '<user>' is no special token, byte, word or unused id");
   EXPECT_EQ(message([](json& v) { v["specials"].push_back("<x>"); }), ": a special token is not in the vocabulary");
   EXPECT_EQ(message([](json& v) { v["eos"] = 300; }), ": bos or eos is not the id of a special token");
-  EXPECT_NE(message([](json& v) { v.erase("bos"); }).find("key 'bos' not found"), std::string::npos);
-  EXPECT_NE(message([](json& v) { v["vocab"][5] = 7; }).find("type"), std::string::npos);
+  const std::string outside = " is not an integer in [0, 1024)";
+  for (const char* key : {"bos", "eos"})
+    for (const char* value :
+         {"1.0", "1.5", "-1", "1024", "4294967297", "18446744073709551615", "1e300", "true", "null"})
+      EXPECT_EQ(message([&](json& v) { v[key] = json::parse(value); }),
+                fmt::format(": {} {}{}", key, json::parse(value).dump(), outside));
+  EXPECT_EQ(message([](json& v) { v["eos"] = {1}; }), ": eos an array" + outside);
+  EXPECT_EQ(message([](json& v) { v.erase("bos"); }), ": key 'bos' is missing");
+  EXPECT_EQ(message([](json& v) { v["vocab"][5] = 7; }), ": a value has another type than it must have: number");
+  EXPECT_EQ(message([](json& v) { v["specials"] = "x"; }), ": a value must be array, but is string");
+  EXPECT_EQ(message([](json& v) { v = json::array(); }), ": not a JSON object");
+  std::ofstream(path) << std::string(500000, '[');
+  EXPECT_EQ(load_encoding(folder).error().message, path + ": nested deeper than 64");
   std::filesystem::remove_all(folder);
+  EXPECT_EQ(load_encoding(folder).error().message, folder.string() + ": no such folder");
+  std::filesystem::create_directories(folder);
   EXPECT_EQ(load_encoding(folder).error().message,
-            path + ": cannot read (at most 1048576 bytes); no known encoding in this folder");
+            path + ": cannot be opened: No such file or directory; no known encoding in this folder");
+  std::filesystem::create_symlink("/dev/zero", path);
+  EXPECT_EQ(load_encoding(folder).error().message, path + ": not a regular file; no known encoding in this folder");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PhantomEncoding, IsHeldAgainstTheConfigOfItsCheckpoint) {
+  const auto folder = kSource / "phantom";
+  const auto good = load_model_config(folder);
+  ASSERT_TRUE(good);
+  EXPECT_TRUE(load_encoding(folder, *good));
+  const auto message = [&](const auto& change) {
+    ModelConfig config = *good;
+    change(config);
+    return load_encoding(folder, config).error().message.substr(folder.string().size());
+  };
+  EXPECT_EQ(message([](ModelConfig& c) { c.vocab_size = 1025; }),
+            ": vocabulary size is 1024 in vocab.json, but 1025 in config.json");
+  EXPECT_EQ(message([](ModelConfig& c) { c.bos_token_id = 1; }), ": bos is 0 in vocab.json, but 1 in config.json");
+  EXPECT_EQ(message([](ModelConfig& c) { c.eos_token_id = 5; }), ": eos is 1 in vocab.json, but 5 in config.json");
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ struct TokenScore {
   bool operator==(const TokenScore&) const = default;
 };
 
-enum class Finish { stop, length, cancelled };
+/// `failed`: the model gave logits that are not finite; the reply ends there.
+enum class Finish { stop, length, cancelled, failed };
 
 struct Usage {
   std::int64_t prompt_tokens = 0;
@@ -76,6 +77,7 @@ struct GeneratorStats {
   std::uint64_t cached_tokens = 0;
   std::uint64_t finished = 0;
   std::uint64_t cancelled = 0;
+  std::uint64_t failed = 0;
   std::uint64_t rejected = 0;
 };
 

@@ -1,18 +1,29 @@
 #include "runtime/page_pool.h"
 
+#include <utility>
+
 #include <xxhash.h>
 
 #include "base/check.h"
 
 namespace plumb {
 
-PagePool::PagePool(std::int64_t page_count, std::int64_t page_floats)
+Result<PagePool> PagePool::make(std::int64_t page_count, std::int64_t page_floats) {
+  CHECK(page_count >= 0 && page_floats > 0);
+  // calloc: the kernel hands out zero pages on first touch, so that a large plan costs nothing until it is used. It
+  // also refuses a product that overflows.
+  Memory memory(static_cast<float*>(
+      std::calloc(static_cast<std::size_t>(page_count), static_cast<std::size_t>(page_floats) * sizeof(float))));
+  if (memory == nullptr && page_count > 0)
+    return error("the system does not give {} pages of {} bytes", page_count, page_floats * 4);
+  return PagePool(page_count, page_floats, std::move(memory));
+}
+
+PagePool::PagePool(std::int64_t page_count, std::int64_t page_floats, Memory memory)
     : page_floats_(page_floats),
-      // calloc: the kernel hands out zero pages on first touch, so that a large plan costs nothing until it is used.
-      memory_(static_cast<float*>(std::calloc(static_cast<std::size_t>(page_count * page_floats), sizeof(float)))),
+      memory_(std::move(memory)),
       references_(static_cast<std::size_t>(page_count), 0),
       digests_(static_cast<std::size_t>(page_count)) {
-  CHECK(memory_ != nullptr || page_count * page_floats == 0);
   for (std::int64_t page = page_count - 1; page >= 0; --page) free_.push_back(static_cast<int>(page));
 }
 

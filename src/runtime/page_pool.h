@@ -6,13 +6,16 @@
 #include <optional>
 #include <vector>
 
+#include "base/result.h"
+
 namespace plumb {
 
 /// A fixed number of equally large pages with reference counts, planned at start. Not for use from two threads.
 class PagePool {
  public:
   /// `page_count` pages of `page_floats` f32. Memory is reserved now and touched on first use.
-  PagePool(std::int64_t page_count, std::int64_t page_floats);
+  /// Errors: the system does not give that much.
+  static Result<PagePool> make(std::int64_t page_count, std::int64_t page_floats);
 
   /// A page with reference count 1 and unspecified content, or -1 when all are in use.
   int take();
@@ -36,8 +39,11 @@ class PagePool {
   struct Free {
     void operator()(float* memory) const { std::free(memory); }
   };
+  using Memory = std::unique_ptr<float, Free>;
+  PagePool(std::int64_t page_count, std::int64_t page_floats, Memory memory);
+
   std::int64_t page_floats_;
-  std::unique_ptr<float, Free> memory_;
+  Memory memory_;
   std::vector<int> references_;
   std::vector<std::optional<std::uint64_t>> digests_;  // of sealed pages
   std::vector<int> free_;

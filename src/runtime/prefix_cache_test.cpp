@@ -22,7 +22,7 @@ ModelConfig small_config() {
 
 class PrefixCacheTest : public testing::Test {
  protected:
-  PrefixCacheTest() : layout_(small_config()), pool_(16, layout_.page_floats()) {}
+  PrefixCacheTest() : layout_(small_config()), pool_(*PagePool::make(16, layout_.page_floats())) {}
 
   // Stores a prefix of `tokens`, as a sequence would that owns its pages and gives them back.
   void store(PrefixCache& cache, const std::string& key, const std::vector<std::int32_t>& tokens) {
@@ -136,7 +136,7 @@ TEST_F(PrefixCacheTest, RandomOperationsAgreeWithAPlainList) {
 }
 
 TEST(PagePoolDeathTest, APageIsNeverReleasedTwice) {
-  PagePool pool(2, 4);
+  PagePool pool = *PagePool::make(2, 4);
   const int page = pool.take();
   pool.share(page);
   pool.release(page);

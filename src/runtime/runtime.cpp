@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -8,6 +9,8 @@
 #include <set>
 #include <thread>
 #include <utility>
+
+#include <unistd.h>
 
 #include "base/check.h"
 #include "engine/engine.h"
@@ -17,7 +20,18 @@
 namespace plumb {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+std::int64_t pages_for(std::int64_t tokens) { return tokens / kPageTokens + (tokens % kPageTokens != 0); }
+
+// Window pages that a pass of `tokens` tokens may touch, with the window before it; borders need not be aligned.
+std::int64_t pass_window_pages(const StateLayout& layout, std::int64_t tokens) {
+  return pages_for(layout.window()) + pages_for(tokens) + 1;
+}
+
+// Room for all running sequences at chunk size, and for one whole prompt of the largest size beside them.
+std::int64_t window_plan(const StateLayout& layout, const RuntimeOptions& options) {
+  return options.max_running * pass_window_pages(layout, options.chunk_tokens) +
+         pass_window_pages(layout, options.max_context_tokens);
+}
 
 struct Sequence {
   std::uint64_t id;
@@ -37,11 +51,11 @@ struct Sequence {
 
 class Runtime final : public Generator {
  public:
-  Runtime(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, const RuntimeOptions& options)
+  Runtime(Engine engine, PagePool pages, PagePool window_pages, const RuntimeOptions& options)
       : options_(options),
-        engine_(std::move(model), std::move(executor)),
-        pages_(pages_for(options.pool_tokens), engine_.layout().page_floats()),
-        window_pages_(window_plan(), engine_.layout().window_page_floats()),
+        engine_(std::move(engine)),
+        pages_(std::move(pages)),
+        window_pages_(std::move(window_pages)),
         cache_(pages_, options.prefix_bytes),
         pools_{&engine_.layout(), &pages_, &window_pages_},
         window_free_(window_pages_.page_count()),
@@ -74,19 +88,10 @@ class Runtime final : public Generator {
   std::int64_t max_context_tokens() const override { return options_.max_context_tokens; }
 
  private:
-  // Pages that a pass of `tokens` tokens may touch, with the window before it; borders need not be aligned.
-  std::int64_t pass_window_pages(std::int64_t tokens) const {
-    return pages_for(engine_.layout().window()) + pages_for(tokens) + 1;
-  }
-  // Room for all running sequences at chunk size, and for one whole prompt of the largest size beside them.
-  std::int64_t window_plan() const {
-    return options_.max_running * pass_window_pages(options_.chunk_tokens) +
-           pass_window_pages(options_.max_context_tokens);
-  }
   std::int64_t window_need(const GenerateRequest& request) const {
     const bool chunked = request.settings.on(switch_index("prefill.chunked"));
     const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-    return pass_window_pages(chunked ? std::min(options_.chunk_tokens, prompt) : prompt);
+    return pass_window_pages(engine_.layout(), chunked ? std::min(options_.chunk_tokens, prompt) : prompt);
   }
 
   std::optional<Rejection> refuse(const GenerateRequest& request) const;
@@ -310,6 +315,8 @@ void Runtime::take_logits(Sequence& sequence, View<const float, 2> logits) {
       sequence.prompt_scores.push_back(
           score_token(row(p - begin), sequence.tokens[static_cast<std::size_t>(p) + 1], request.top_logprobs));
   }
+  for (const float logit : logits.span())
+    if (!std::isfinite(logit)) return finish(sequence, Finish::failed);
   if (length % kPageTokens == 0) store_prefix(sequence);
   if (sequence.prefilling()) return;
   if (length == sequence.prompt_tokens() && request.prompt_logprobs)
@@ -335,7 +342,7 @@ void Runtime::store_prefix(Sequence& sequence) {
 
 void Runtime::finish(Sequence& sequence, Finish reason) {
   if (!sequence.pages.pages.empty()) {
-    store_prefix(sequence);
+    if (reason != Finish::failed) store_prefix(sequence);  // nobody may start from such a state
     release_all(pools_, sequence.pages);
     window_free_ += sequence.window_reserved;
   }
@@ -346,7 +353,7 @@ void Runtime::finish(Sequence& sequence, Finish reason) {
     stats_.prompt_tokens += static_cast<std::uint64_t>(sequence.usage.prompt_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(sequence.usage.completion_tokens);
     stats_.cached_tokens += static_cast<std::uint64_t>(sequence.usage.cached_tokens);
-    ++(reason == Finish::cancelled ? stats_.cancelled : stats_.finished);
+    ++(reason == Finish::cancelled ? stats_.cancelled : reason == Finish::failed ? stats_.failed : stats_.finished);
   }
   sequence.id = 0;  // marks it as done for run_pass
   sequence.sink->on_finish(reason, sequence.usage);
@@ -365,9 +372,30 @@ Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> m
   if (plan.pool_tokens < plan.max_context_tokens)
     return error("pool of {} tokens: one request may need {} (max context)", plan.pool_tokens, plan.max_context_tokens);
   if (plan.chunk_tokens < 1) return error("chunk of {} tokens: it must be at least 1", plan.chunk_tokens);
+  plan.chunk_tokens = std::min(plan.chunk_tokens, plan.max_context_tokens);  // more has no effect
   if (plan.max_running < 1 || plan.max_waiting < 1)
     return error("max running {} and max waiting {}: both must be at least 1", plan.max_running, plan.max_waiting);
-  return std::make_unique<Runtime>(std::move(model), std::move(executor), plan);
+
+  Engine engine(std::move(model), std::move(executor));
+  const StateLayout& layout = engine.layout();
+  const auto gib = [](std::int64_t count, std::int64_t floats) {
+    return static_cast<double>(count) * static_cast<double>(floats) * 4 / (1 << 30);
+  };
+  const double needed = gib(pages_for(plan.pool_tokens), layout.page_floats()) +
+                        gib(window_plan(layout, plan), layout.window_page_floats()) + gib(plan.prefix_bytes, 1) / 4;
+  const double present = gib(sysconf(_SC_PHYS_PAGES), sysconf(_SC_PAGE_SIZE)) / 4;
+  const auto too_large = [&](const std::string& why) {
+    return error(
+        "a pool of {} tokens and {} sequences with chunks of {} need {:.1f} GiB: {}; lower --pool-tokens, "
+        "--max-running, --chunk-tokens or --max-context",
+        plan.pool_tokens, plan.max_running, plan.chunk_tokens, needed, why);
+  };
+  if (needed > present) return too_large(fmt::format("this machine has {:.1f} GiB", present));
+  auto pages = PagePool::make(pages_for(plan.pool_tokens), layout.page_floats());
+  if (!pages) return too_large(pages.error().message);
+  auto window_pages = PagePool::make(window_plan(layout, plan), layout.window_page_floats());
+  if (!window_pages) return too_large(window_pages.error().message);
+  return std::make_unique<Runtime>(std::move(engine), std::move(*pages), std::move(*window_pages), plan);
 }
 
 }  // namespace plumb

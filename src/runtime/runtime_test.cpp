@@ -1,7 +1,9 @@
 #include "runtime/runtime.h"
 
+#include <climits>
 #include <condition_variable>
 #include <filesystem>
+#include <limits>
 #include <mutex>
 
 #include <gtest/gtest.h>
@@ -206,6 +208,40 @@ TEST(Runtime, WhatItCannotServeIsRefusedWithTheNumbers) {
   EXPECT_EQ(refused({.prompt = {1}, .max_tokens = -1}).kind, Rejection::Kind::invalid);
   EXPECT_EQ(refused({.prompt = {1}, .max_tokens = INT64_MAX}).kind, Rejection::Kind::too_long);
   EXPECT_EQ(runtime->stats().rejected, 6u);
+}
+
+TEST(Runtime, APlanThatDoesNotFitTheMachineIsRefusedWithTheNumbers) {
+  const auto refused = [](const RuntimeOptions& options) {
+    const auto runtime = make_generator(tiny_model(), std::make_shared<InlineExecutor>(), options);
+    EXPECT_FALSE(runtime);
+    return runtime ? std::string() : runtime.error().message;
+  };
+  for (const RuntimeOptions& options :
+       {RuntimeOptions{.pool_tokens = INT64_MAX}, RuntimeOptions{.pool_tokens = std::int64_t{1} << 50},
+        RuntimeOptions{.max_running = INT_MAX}})
+    EXPECT_NE(refused(options).find("lower --pool-tokens"), std::string::npos) << refused(options);
+  EXPECT_NE(refused({.max_context_tokens = 8193}).find("1 to 8192"), std::string::npos);
+  EXPECT_NE(refused({.chunk_tokens = 0}), "");
+  EXPECT_NE(refused({.chunk_tokens = -1}), "");
+  EXPECT_NE(refused({.pool_tokens = 100}), "");
+  EXPECT_EQ(tiny_runtime({.chunk_tokens = INT64_MAX})->max_context_tokens(), 1024);
+}
+
+TEST(Runtime, LogitsThatAreNotFiniteEndTheReplyAndAreNotKept) {
+  auto broken = std::make_shared<Model>(*tiny_model());
+  broken->weights.norm.mutable_view()(0) = std::numeric_limits<float>::infinity();
+  auto made = make_generator(broken, std::make_shared<InlineExecutor>(), {});
+  ASSERT_TRUE(made);
+  Generator& runtime = **made;
+  const GenerateRequest request{
+      .prompt = std::vector<std::int32_t>(200, 5), .max_tokens = 4, .settings = Settings::defaults()};
+  for (int i = 0; i < 2; ++i) {
+    const Reply reply = send(runtime, request)->wait();
+    EXPECT_EQ(reply.reason, Finish::failed);
+    EXPECT_TRUE(reply.tokens.empty());
+    EXPECT_EQ(reply.usage.cached_tokens, 0);
+  }
+  EXPECT_EQ(runtime.stats().failed, 2u);
 }
 
 TEST(Runtime, AFullQueueRefusesAndAcceptedRequestsFinish) {

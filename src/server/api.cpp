@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tensor/strict_json.h"
+
 namespace plumb::server {
 namespace {
 
@@ -62,7 +64,7 @@ ApiResult<Json> parse_object(std::string_view body) {
   } catch (const JsonRefused& e) {
     return refuse("", "the request body is refused: " + e.message, "invalid_json");
   } catch (const nlohmann::json::exception& e) {
-    return refuse("", std::string("the request body is not valid JSON: ") + e.what(), "invalid_json");
+    return refuse("", "the request body is not valid JSON: " + json_complaint(e), "invalid_json");
   }
 }
 
@@ -303,6 +305,8 @@ void read_switches(Fields& fields, const ApiLimits& limits, GenerationOptions& o
       if (!set) return fields.fail(set.error().param, set.error().message, set.error().code);
     }
   }
+  if (const auto known = options.settings.check_layers(limits.layers); !known)
+    fields.fail("plumb.switches", known.error().message, "invalid_switch");
 }
 
 std::int64_t largest_k(const ApiLimits& limits) {

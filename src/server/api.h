@@ -42,6 +42,7 @@ struct ApiLimits {
   std::size_t max_stop_bytes = 1024;  // of one stop string
   std::size_t max_stop_token_ids = 64;
   Settings settings;  // of the launch; a request may change those of request scope
+  int layers = kMaxLayers;
 };
 
 /// What completions and chat have in common.

@@ -79,7 +79,7 @@ TEST(Api, EveryFieldIsRead) {
   EXPECT_TRUE(o.ignore_eos && o.stream && o.include_usage && o.return_token_ids && o.skip_special_tokens &&
               o.seed_given);
   EXPECT_EQ(o.settings.describe(switch_index("prefix_cache")), "off");
-  EXPECT_EQ(o.settings.describe(switch_index("attention.split_k")), "on@0,3-127");
+  EXPECT_EQ(o.settings.describe(switch_index("attention.split_k")), "off@1-2");
   EXPECT_EQ(o.ignored, (std::vector<std::string>{"user", "future"}));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -27,6 +28,14 @@ std::uint64_t random_bits() {
   }();
   static std::atomic<std::uint64_t> count{0};
   return mix64(base + count.fetch_add(1));
+}
+
+ApiError model_error() {
+  return {.status = 500,
+          .type = "server_error",
+          .message = "the model gave logits that are not finite; its weights or config are damaged",
+          .param = "",
+          .code = "model_failure"};
 }
 
 ApiError stopping_error() {
@@ -373,9 +382,17 @@ void Generation::on_finish(std::size_t index, Finish reason, Usage usage) {
   s.usage.completion_tokens = s.generated;
   --unfinished_;
   const bool cancelled = reason == Finish::cancelled && !s.stopped;
-  const char* ends = cancelled ? "cancelled" : s.stopped || reason == Finish::stop ? "stop" : "length";
+  const bool failed = reason == Finish::failed;
+  const char* ends = cancelled                             ? "cancelled"
+                     : failed                              ? "failed"
+                     : s.stopped || reason == Finish::stop ? "stop"
+                                                           : "length";
   context_.metrics.sequence_finished(ends, s.usage);
   if (!answered_ && cancelled) fail(stopping_error());
+  if (!answered_ && failed) {
+    spdlog::error("the model gave logits that are not finite");
+    fail(model_error());
+  }
   if (!answered_) end_sequence(s, reason);
   if (!answered_ && unfinished_ == 0) end_answer();
   if (unfinished_ == 0) release();

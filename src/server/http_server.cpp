@@ -96,6 +96,9 @@ struct HttpServer::Impl {
   const HttpOptions http;
   Service service;
   net::io_context io;  // after the service: pending handlers refer to it
+  // Until the stop is over: with every connection gone the threads would otherwise leave, and what the generator still
+  // says would never be heard.
+  net::executor_work_guard<net::io_context::executor_type> work{io.get_executor()};
   Tcp::acceptor acceptor{net::make_strand(io)};
   net::steady_timer accept_pause{acceptor.get_executor()};
   std::vector<std::thread> threads;

@@ -717,6 +717,28 @@ TEST_F(HttpServerTest, StopCancelsWhatOutlastsTheGraceAndTellsTheClient) {
   EXPECT_EQ(events.back()["error"]["code"], "stopping");
 }
 
+// A client that leaves during the grace takes the last connection along; what the generator still says must be heard,
+// or the stop would wait for it in vain.
+TEST_F(HttpServerTest, AStopDoesNotWaitForClientsThatLeft) {
+  generator_.hold(true);
+  auto server =
+      HttpServer::start(http_, service_, generator_, encoding_, {.name = "tiny", .max_context = 1000, .hash = ""});
+  ASSERT_TRUE(server);
+  auto client = std::make_unique<Client>((*server)->port());
+  client->send(Client::request_text("POST", "/v1/completions", R"({"prompt":"x"})"));
+  std::this_thread::sleep_for(milliseconds(100));
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    client.reset();
+    std::this_thread::sleep_for(milliseconds(100));
+    generator_.hold(false);
+  });
+  const auto started = std::chrono::steady_clock::now();
+  (*server)->stop(milliseconds(5000));
+  leaver.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds(3000));
+}
+
 TEST_F(HttpServerTest, AGeneratorThatHangsDoesNotHangTheStop) {
   generator_.hold(true);
   class Stuck final : public Generator {

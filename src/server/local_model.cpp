@@ -3,6 +3,7 @@
 #include <chrono>
 #include <limits>
 
+#include "model/config.h"
 #include "runtime/open_model.h"
 
 namespace plumb::server {
@@ -28,18 +29,18 @@ Result<ServedModel> load_local_model(const ServeOptions& options, const Settings
   if (!waiting) return tl::unexpected(waiting.error());
   if (*waiting > 0) runtime.max_waiting = *waiting;
 
-  auto encoding = load_encoding(options.model);
+  const auto stated = load_model_config(options.model);
+  if (!stated) return tl::unexpected(stated.error());
+  auto encoding = load_encoding(options.model, *stated);
   if (!encoding) return tl::unexpected(encoding.error());
   auto opened = open_model(options.model, options.threads, runtime);
   if (!opened) return tl::unexpected(opened.error());
   const ModelConfig& config = opened->model->config;
-  if ((*encoding)->vocab_size() != config.vocab_size)
-    return error("{}: vocab.json has {} tokens, config.json {}", options.model, (*encoding)->vocab_size(),
-                 config.vocab_size);
   ModelInfo info;
   info.name = config.name;
   info.max_context = opened->generator->max_context_tokens();
   info.hash = opened->model->hash;
+  info.layers = static_cast<int>(config.layers.size());
   info.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return ServedModel{std::move(*encoding), std::move(opened->generator), std::move(info)};

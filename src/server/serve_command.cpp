@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "server/command_line.h"
 #include "server/http_server.h"
 
 namespace plumb::server {
@@ -22,6 +24,8 @@ namespace {
 constexpr int kExitClean = 0;
 constexpr int kExitError = 3;
 constexpr std::chrono::milliseconds kStopGrace{10000};
+constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
 // Only async-signal-safe calls are allowed in a handler: it wakes the main thread through this descriptor.
 volatile sig_atomic_t stop_descriptor = -1;
@@ -98,7 +102,8 @@ Result<void> check(const ServeOptions& options) {
     return error("--role {}: not built yet; only unified is", options.role);
   if (options.role != "unified") return error("--role {}: there are unified, prefill and decode", options.role);
   if (options.port < 0 || options.port > 65535) return error("--port {}: must be between 0 and 65535", options.port);
-  if (options.max_logprobs < -1) return error("--max-logprobs {}: must be at least -1", options.max_logprobs);
+  if (options.max_logprobs < -1 || options.max_logprobs > kMaxInt)
+    return error("--max-logprobs {}: must be between -1 and {}", options.max_logprobs, kMaxInt);
   return {};
 }
 
@@ -108,6 +113,8 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   if (!settings) return tl::unexpected(settings.error());
   auto model = load(options, *settings);
   if (!model) return tl::unexpected(model.error());
+  if (const auto known = settings->check_layers(model->info.layers); !known)
+    return error("--set: {}", known.error().message);
 
   StopSignal signal;
   HttpOptions http;
@@ -116,6 +123,7 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   ServiceOptions service;
   service.limits.max_logprobs = options.max_logprobs;
   service.limits.settings = *settings;
+  service.limits.layers = model->info.layers;
   service.served_model_name = options.served_model_name;
   service.launch_args = shown_arguments(options);
   const auto server = HttpServer::start(http, std::move(service), *model->generator, *model->encoding, model->info);
@@ -134,21 +142,24 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
 void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("MODEL", options.model, "folder of the checkpoint")->required();
   app.add_option("--host", options.host, "address to listen on")->capture_default_str();
-  app.add_option("--port", options.port, "port to listen on; 0: any free one")->capture_default_str();
+  takes_whole(app.add_option("--port", options.port, "port to listen on; 0: any free one")->capture_default_str(), 0,
+              65535);
   app.add_option("--role", options.role, "unified, prefill or decode")->capture_default_str();
   app.add_option("--set", options.sets, "a switch of the launch: NAME=on|off[@LAYERS]; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--max-logprobs", options.max_logprobs, "largest k of log-probabilities; -1: the vocabulary")
-      ->capture_default_str();
+  takes_whole(
+      app.add_option("--max-logprobs", options.max_logprobs, "largest k of log-probabilities; -1: the vocabulary")
+          ->capture_default_str(),
+      -1, kMaxInt);
   app.add_option("--served-model-name", options.served_model_name,
                  "model id; requests for another one are refused with 404");
-  app.add_option("--threads", options.threads, "threads that compute; 0: all cores")->check(CLI::NonNegativeNumber);
-  app.add_option("--max-context", options.max_context, "tokens of a request, prompt and completion")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass")->check(CLI::NonNegativeNumber);
-  app.add_option("--max-running", options.max_running, "sequences computed together")->check(CLI::NonNegativeNumber);
-  app.add_option("--max-queue", options.max_queue, "sequences that may wait")->check(CLI::NonNegativeNumber);
-  app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept")->check(CLI::NonNegativeNumber);
+  takes_whole(app.add_option("--threads", options.threads, "threads that compute; 0: all cores"), 0, kMaxInt);
+  takes_whole(app.add_option("--max-context", options.max_context, "tokens of a request, prompt and completion"), 0,
+              kMaxInt64);
+  takes_whole(app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass"), 0, kMaxInt64);
+  takes_whole(app.add_option("--max-running", options.max_running, "sequences computed together"), 0, kMaxInt);
+  takes_whole(app.add_option("--max-queue", options.max_queue, "sequences that may wait"), 0, kMaxInt);
+  takes_whole(app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept"), 0, kMaxInt64);
 }
 
 Result<Settings> launch_settings(const std::vector<std::string>& sets) {

@@ -61,6 +61,7 @@ class ByteEncoding final : public Encoding {
     }
     return encode(text + "<assistant>");
   }
+  std::int32_t bos() const override { return kBos; }
   std::int32_t eos() const override { return kEos; }
   std::int64_t vocab_size() const override { return 256 + static_cast<std::int64_t>(words_.size()); }
 

@@ -87,12 +87,13 @@ Result<void> Settings::set(std::string_view name, std::string_view value) {
     if (at != std::string_view::npos) {
       const auto parsed = parse_layers(value.substr(at + 1));
       if (!parsed) return error("switch {}: '{}' names no layers; write for example on@0-21,30", name, value);
+      if (!kSwitches[i].per_layer) return error("switch {} has no layers; write on or off", name);
       which = *parsed;
     }
     if (side == "on")
-      layers_[i] |= which;
+      layers_[i] = which;
     else if (side == "off")
-      layers_[i] &= ~which;
+      layers_[i] = ~which;
     else
       return error("switch {}: '{}' is neither on nor off; write on, off, or on@LAYERS", name, value);
     return {};
@@ -106,7 +107,16 @@ std::string Settings::describe(std::size_t index) const {
   const Layers& layers = layers_[index];
   if (layers.all()) return "on";
   if (layers.none()) return "off";
-  return "on@" + layers_text(layers);
+  // What lies beyond the model's layers tells which of the two forms was meant.
+  return layers.test(kMaxLayers - 1) ? "off@" + layers_text(~layers) : "on@" + layers_text(layers);
+}
+
+Result<void> Settings::check_layers(int layer_count) const {
+  for (std::size_t i = 0; i < kSwitchCount; ++i)
+    for (int layer = layer_count; layer < kMaxLayers; ++layer)
+      if (on(i, layer) != on(i, kMaxLayers - 1))
+        return error("switch {}={}: the model has layers 0 to {}", kSwitches[i].name, describe(i), layer_count - 1);
+  return {};
 }
 
 std::string Settings::key() const {

@@ -31,6 +31,7 @@ struct Switch {
   std::string_view off;
   bool by_default;
   Scope scope;
+  bool per_layer;  // false: a step of the runtime, which has no layers
   OpBudget op_budget;
   double shift;  // D of the honest on side on the shipped checkpoint, measured; 0 for bit-equal switches
   std::string_view source;
@@ -42,6 +43,7 @@ inline constexpr std::array kSwitches{
            .off = "one pass over the selected keys",
            .by_default = true,
            .scope = Scope::request,
+           .per_layer = true,
            .op_budget = {Metric::nmse, 1e-13},
            .shift = 0,
            .source = "f32 partials and log-sums; twin test, seed 92, 8 shapes: nmse 1.6e-15 to 9.7e-15"},
@@ -50,6 +52,7 @@ inline constexpr std::array kSwitches{
            .off = "all index scores stored, then selected",
            .by_default = true,
            .scope = Scope::request,
+           .per_layer = true,
            .op_budget = {Metric::exact, 0},
            .shift = 0,
            .source = "same f64 chain per score, same order of selection: equal to the bit"},
@@ -58,6 +61,7 @@ inline constexpr std::array kSwitches{
            .off = "every prompt is computed from its first token",
            .by_default = true,
            .scope = Scope::request,
+           .per_layer = false,
            .op_budget = {Metric::exact, 0},
            .shift = 0,
            .source = "state is a function of the tokens alone: equal to the bit"},
@@ -66,6 +70,7 @@ inline constexpr std::array kSwitches{
            .off = "a prompt is computed in one forward pass",
            .by_default = true,
            .scope = Scope::request,
+           .per_layer = false,
            .op_budget = {Metric::exact, 0},
            .shift = 0,
            .source = "every reader sees state in its stored format: equal to the bit"},
@@ -95,10 +100,13 @@ class Settings {
   /// Same, and counts the side taken for /v1/switches.
   bool use(std::size_t index, int layer = 0) const;
 
-  /// Sets one switch from "on", "off", "on@0-21,30" or "off@3" (other layers keep their side).
-  /// Errors: unknown name (lists the known ones), a value that does not parse.
+  /// Sets one switch: "on", "off", "on@0-21,30" (on at these layers, off elsewhere) or "off@3" (off there, on
+  /// elsewhere). Errors: unknown name (lists the known ones), a value that does not parse, layers of a switch that has
+  /// none.
   Result<void> set(std::string_view name, std::string_view value);
-  /// "on", "off" or "on@0-21,30".
+  /// Errors: a layer named that a model of `layer_count` layers does not have.
+  Result<void> check_layers(int layer_count) const;
+  /// A value that `set` takes: "on", "off", "on@0-21,30" or "off@3".
   std::string describe(std::size_t index) const;
   /// A stable text of all settings: part of the prefix-cache key.
   std::string key() const;

@@ -20,7 +20,9 @@ TEST(Settings, LayersAreSetOneByOneAndDescribedAsWritten) {
   EXPECT_TRUE(settings.on(index, 5));
   EXPECT_EQ(settings.describe(index), "on@0-2,5");
   ASSERT_TRUE(settings.set("attention.split_k", "off@1"));
-  EXPECT_EQ(settings.describe(index), "on@0,2,5");
+  EXPECT_TRUE(settings.on(index, 0));
+  EXPECT_FALSE(settings.on(index, 1));
+  EXPECT_EQ(settings.describe(index), "off@1");
   ASSERT_TRUE(settings.set("attention.split_k", "on"));
   EXPECT_EQ(settings.describe(index), "on");
 }
@@ -33,6 +35,36 @@ TEST(Settings, WhatDoesNotParseIsRefusedWithTheReason) {
   for (const char* value : {"", "ON", "true", "on@", "on@x", "on@3-1", "on@-1", "on@1,", "on@128", "on@1-", "off@ 1"})
     EXPECT_FALSE(settings.set("attention.split_k", value)) << value;
   EXPECT_EQ(settings, Settings());
+}
+
+// Also over a switch that is on by default: on@LAYERS means these layers and no other.
+TEST(Settings, WhatIsDescribedCanBeSetAgain) {
+  constexpr std::size_t index = switch_index("attention.split_k");
+  for (const char* value : {"on", "off", "on@0", "on@0-2,5", "off@1", "off@0-3,6"}) {
+    Settings settings = Settings::defaults();
+    ASSERT_TRUE(settings.set("attention.split_k", value));
+    EXPECT_EQ(settings.describe(index), value);
+    Settings again;
+    ASSERT_TRUE(again.set("attention.split_k", settings.describe(index)));
+    EXPECT_EQ(again.describe(index), value);
+  }
+}
+
+TEST(Settings, LayersThatTheModelOrTheSwitchDoesNotHaveAreRefused) {
+  for (const char* value : {"on@7", "on@99", "off@99", "on@0-7", "off@3,7", "on@120-127"}) {
+    Settings settings = Settings::defaults();
+    ASSERT_TRUE(settings.set("attention.split_k", value));
+    const auto checked = settings.check_layers(7);
+    ASSERT_FALSE(checked) << value;
+    EXPECT_NE(checked.error().message.find("layers 0 to 6"), std::string::npos);
+  }
+  for (const char* value : {"on", "off", "on@0-6", "off@6"}) {
+    Settings settings = Settings::defaults();
+    ASSERT_TRUE(settings.set("attention.split_k", value));
+    EXPECT_TRUE(settings.check_layers(7)) << value;
+  }
+  Settings settings;
+  EXPECT_FALSE(settings.set("prefix_cache", "on@0"));
 }
 
 TEST(Settings, UseCountsTheSideTaken) {

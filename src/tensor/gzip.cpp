@@ -1,31 +1,32 @@
 #include "tensor/gzip.h"
 
-#include <fstream>
+#include <limits>
 #include <memory>
-#include <sstream>
+#include <utility>
 
 #include <zlib.h>
+
+#include "base/durable_file.h"
 
 namespace plumb {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16;  // the largest window, with gzip's header and checksum
 constexpr std::size_t kChunk = 1 << 16;
+constexpr std::size_t kMaxPackedBytes = std::numeric_limits<uInt>::max();  // what zlib takes at once
 
 }  // namespace
 
 Result<std::string> read_gzip(const std::filesystem::path& path, std::int64_t most_bytes) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream buffer;
-  if (!file || !(buffer << file.rdbuf())) return error("{}: cannot read", path.string());
-  std::string packed = buffer.str();
+  auto file = read_file(path, kMaxPackedBytes);
+  if (!file) return file;
+  std::string packed = std::move(*file);
 
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) return error("{}: not enough memory to inflate", path.string());
   const std::unique_ptr<z_stream, int (*)(z_stream*)> cleanup(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(packed.data());
   stream.avail_in = static_cast<uInt>(packed.size());
-  if (stream.avail_in != packed.size()) return error("{}: {} bytes are too many", path.string(), packed.size());
   std::string content;
   for (int status = Z_OK; status != Z_STREAM_END;) {  // each turn adds bytes (bounded by most_bytes) or returns
     char chunk[kChunk];

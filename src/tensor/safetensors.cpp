@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/durable_file.h"
 #include "tensor/strict_json.h"
 
 namespace plumb {
@@ -33,10 +34,10 @@ std::string system_reason(int code) { return std::generic_category().message(cod
 
 /// A dimension, an offset: a non-negative integer below 2^63, or a message's tail.
 Result<std::int64_t> count_from(const json& value) {
-  if (!value.is_number_integer()) return error("{} is not an integer", value.dump());
-  if (!value.is_number_unsigned()) return error("{} is negative", value.dump());
+  if (!value.is_number_integer()) return error("{} is not an integer", shown(value));
+  if (!value.is_number_unsigned()) return error("{} is negative", shown(value));
   const auto number = value.get<std::uint64_t>();
-  if (number > static_cast<std::uint64_t>(INT64_MAX)) return error("{} is too large", value.dump());
+  if (number > static_cast<std::uint64_t>(INT64_MAX)) return error("{} is too large", shown(value));
   return static_cast<std::int64_t>(number);
 }
 
@@ -50,7 +51,7 @@ std::optional<std::int64_t> bytes_of(std::span<const std::int64_t> shape, DType 
 }
 
 Result<std::vector<std::int64_t>> shape_from(const json& value) {
-  if (!value.is_array()) return error("shape {} is not an array", value.dump());
+  if (!value.is_array()) return error("shape is not an array");
   if (value.size() > kMaxRank) return error("shape has {} dimensions, more than {}", value.size(), kMaxRank);
   std::vector<std::int64_t> shape;
   for (const json& item : value) {
@@ -75,13 +76,13 @@ Result<Placed> placed_from(const std::string& name, const json& entry) {
   for (const char* key : {"dtype", "shape", "data_offsets"})
     if (!entry.contains(key)) return error("its header entry has no '{}'", key);
   const json& dtype_text = entry["dtype"];
-  if (!dtype_text.is_string()) return error("dtype {} is not a string", dtype_text.dump());
+  if (!dtype_text.is_string()) return error("dtype {} is not a string", shown(dtype_text));
   const auto dtype = dtype_from_name(dtype_text.get_ref<const std::string&>());
-  if (!dtype) return error("unknown dtype {}", dtype_text.dump());
+  if (!dtype) return error("unknown dtype {}", shown(dtype_text));
   auto shape = shape_from(entry["shape"]);
   if (!shape) return tl::unexpected(shape.error());
   const json& offsets = entry["data_offsets"];
-  if (!offsets.is_array() || offsets.size() != 2) return error("data_offsets {} is not [begin, end]", offsets.dump());
+  if (!offsets.is_array() || offsets.size() != 2) return error("data_offsets is not [begin, end]");
   const auto begin = count_from(offsets[0]);
   if (!begin) return error("offset {}", begin.error().message);
   const auto end = count_from(offsets[1]);
@@ -160,27 +161,6 @@ class Descriptor {
   int fd_;
 };
 
-/// write(2) until all is written.
-Result<void> write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return error("cannot write: {}", system_reason(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
-}
-
-/// Puts `parts` into a new file at `path`, on disk when it returns.
-Result<void> write_flushed(const std::filesystem::path& path, std::span<const std::string_view> parts) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return error("cannot create: {}", system_reason(errno));
-  for (const std::string_view part : parts)
-    if (auto written = write_all(file.get(), part); !written) return written;
-  if (::fsync(file.get()) != 0) return error("cannot flush: {}", system_reason(errno));
-  return {};
-}
-
 template <class T>
 std::span<const std::byte> as_stored(std::span<const T> values) {
   return std::as_bytes(values);
@@ -223,11 +203,11 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes,
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return error("{}: cannot open: {}", path.string(), system_reason(errno));
+  const auto opened = open_regular_file(path);
+  if (!opened) return tl::unexpected(opened.error());
+  const Descriptor fd(*opened);
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) return error("{}: cannot read: {}", path.string(), system_reason(errno));
-  if (!S_ISREG(status.st_mode)) return error("{}: not an ordinary file", path.string());
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return error("{}: the file is empty", path.string());
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -334,22 +314,7 @@ Result<void> SafetensorsWriter::write(const std::filesystem::path& path) const {
   std::vector<std::string_view> parts{head};
   for (const Pending& tensor : tensors_)
     parts.emplace_back(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
-  std::filesystem::path temporary = path;
-  temporary += fmt::format(".{}.tmp", ::getpid());
-  if (auto written = write_flushed(temporary, parts); !written) {
-    ::unlink(temporary.c_str());
-    return error("{}: {}", temporary.string(), written.error().message);
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    ::unlink(temporary.c_str());
-    return error("{}: cannot rename {} to it: {}", path.string(), temporary.string(), system_reason(code));
-  }
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || ::fsync(directory.get()) != 0)
-    return error("{}: cannot flush the folder: {}", folder.string(), system_reason(errno));
-  return {};
+  return write_file_durably(path, parts);
 }
 
 }  // namespace plumb

@@ -80,8 +80,7 @@ class SafetensorsWriter {
 
   /// The file's bytes.
   std::string bytes() const;
-  /// Writes a temporary file beside `path`, flushes it and renames it, so that a reader sees the old file or the whole
-  /// new one. Errors: the system's reason.
+  /// Writes the file as write_file_durably does: a reader sees the old file or the whole new one. Errors: its.
   Result<void> write(const std::filesystem::path& path) const;
 
  private:

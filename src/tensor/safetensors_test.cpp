@@ -139,9 +139,9 @@ const BadFile kBadFiles[] = {
     {"ShapeOverflows", one(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]})"),
      "x.safetensors: tensor 't': shape [4294967296, 4294967296] overflows"},
     {"ShapeNotAnArray", one(R"({"dtype":"F32","shape":2,"data_offsets":[0,8]})"),
-     "x.safetensors: tensor 't': shape 2 is not an array"},
+     "x.safetensors: tensor 't': shape is not an array"},
     {"OffsetsNotAPair", one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})"),
-     "x.safetensors: tensor 't': data_offsets [0] is not [begin, end]"},
+     "x.safetensors: tensor 't': data_offsets is not [begin, end]"},
     {"NegativeOffset", one(R"({"dtype":"F32","shape":[2],"data_offsets":[-8,0]})"),
      "x.safetensors: tensor 't': offset -8 is negative"},
     {"OffsetsBackwards", one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"),
@@ -180,11 +180,12 @@ TEST(Safetensors, HeaderThatIsNoJsonIsRefused) {
 
 TEST(Safetensors, MissingAndEmptyFilesAndFoldersAreRefused) {
   const auto path = scratch("missing");
-  EXPECT_EQ(SafetensorsFile::open(path).error().message, path.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(SafetensorsFile::open(path).error().message,
+            path.string() + ": cannot be opened: No such file or directory");
   std::ofstream(path).close();
   EXPECT_EQ(SafetensorsFile::open(path).error().message, path.string() + ": the file is empty");
   std::filesystem::remove(path);
-  EXPECT_NE(SafetensorsFile::open(testing::TempDir()).error().message.find("not an ordinary file"), std::string::npos);
+  EXPECT_NE(SafetensorsFile::open(testing::TempDir()).error().message.find("not a regular file"), std::string::npos);
 }
 
 // Whatever is cut off or changed in a good file: a message or a consistent file, never a crash (the sanitizers watch).

@@ -315,7 +315,7 @@ TEST(Checkpoint, BadFoldersAndIndexesAreRefused) {
   const std::string at = folder.path().string();
   const std::string index = at + "/model.safetensors.index.json";
   const auto message = [&] { return load_model(folder.path()).error().message; };
-  EXPECT_EQ(message(), at + "/config.json: cannot read: No such file or directory");
+  EXPECT_EQ(message(), at + "/config.json: cannot be opened: No such file or directory");
   folder.write("config.json", read_file(kTiny / "config.json"));
   EXPECT_EQ(message(), at + ": holds neither model.safetensors nor model.safetensors.index.json");
   folder.write("model.safetensors.index.json", R"({"weight_map": []})");
@@ -325,7 +325,7 @@ TEST(Checkpoint, BadFoldersAndIndexesAreRefused) {
   folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "a": "2.safetensors"}})");
   EXPECT_EQ(message(), index + ": key 'a' appears twice in one object");
   folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
-  EXPECT_EQ(message(), at + "/1.safetensors: cannot open: No such file or directory (named by " + index + ")");
+  EXPECT_EQ(message(), at + "/1.safetensors: cannot be opened: No such file or directory (named by " + index + ")");
   const Tensor one{DType::f32, {1}, std::vector<std::byte>(4)};
   write_tensors({{"a", one}, {"b", one}}, folder.path() / "1.safetensors");
   EXPECT_EQ(message(), at + "/1.safetensors: tensor 'b' is here, but " + index + " puts it into '2.safetensors'");

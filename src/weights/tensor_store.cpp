@@ -1,36 +1,23 @@
 #include "weights/tensor_store.h"
 
-#include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "tensor/strict_json.h"
 
 namespace plumb {
 namespace {
 
-constexpr std::uintmax_t kMaxIndexBytes = 256 << 20;
+constexpr std::size_t kMaxIndexBytes = 256 << 20;
 constexpr std::size_t kMaxShards = 4096;
 
 using WeightMap = std::map<std::string, std::string>;  // tensor name -> shard name
 
-Result<std::string> read_index(const std::filesystem::path& path) {
-  std::error_code code;
-  const auto size = std::filesystem::file_size(path, code);
-  if (code) return error("{}: cannot read: {}", path.string(), code.message());
-  if (size > kMaxIndexBytes) return error("{}: {} bytes are too many for an index", path.string(), size);
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) return error("{}: cannot read", path.string());
-  return text.str();
-}
-
 Result<WeightMap> weight_map_of(const std::filesystem::path& path) {
-  const auto text = read_index(path);
+  const auto text = read_file(path, kMaxIndexBytes);
   if (!text) return tl::unexpected(text.error());
   const auto document = parse_json_strictly(*text, path.string());
   if (!document) return tl::unexpected(document.error());
@@ -39,7 +26,7 @@ Result<WeightMap> weight_map_of(const std::filesystem::path& path) {
   WeightMap map;
   for (const auto& [name, shard] : (*document)["weight_map"].items()) {
     if (!shard.is_string())
-      return error("{}: tensor '{}': shard {} is not a string", path.string(), name, shard.dump());
+      return error("{}: tensor '{}': shard {} is not a string", path.string(), name, shown(shard));
     const auto& file = shard.get_ref<const std::string&>();
     if (file.find('/') != std::string::npos || !file.ends_with(".safetensors"))
       return error("{}: tensor '{}': '{}' is not the name of a safetensors file in this folder", path.string(), name,
@@ -92,6 +79,7 @@ Result<TensorStore> TensorStore::open_shards(const std::filesystem::path& index)
 }
 
 Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
+  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
   const auto single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   std::error_code ignored;  // a file that cannot be looked at is reported when it is opened
   const bool has_single = std::filesystem::exists(single, ignored), has_index = std::filesystem::exists(index, ignored);

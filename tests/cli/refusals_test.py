@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What the command line refuses: exit code 3, one message in plain words, and nothing left behind.
+
+Usage: refusals_test.py BUILD_DIR ROOT
+"""
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = ROOT = None
+TIMEOUT_S = 60
+HUGE = "1" + "0" * 310
+# Words of libraries; a user can do nothing with them.
+FOREIGN = ["json.exception", "ReferenceType", "syntax error", "last read", "terminate called"]
+
+
+def run(*args, cwd=None):
+    done = subprocess.run([str(BUILD / "plumb"), *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=TIMEOUT_S, cwd=cwd, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plumb-refusals-"))
+        self.ids = self.folder / "ids.json"
+        self.ids.write_text("[1, 2, 3]")
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def model(self, source="phantom"):
+        copy = self.folder / "model"
+        copy.mkdir()
+        for file in (ROOT / source).iterdir():
+            if file.name in ("config.json", "vocab.json", "model.safetensors"):
+                (copy / file.name).symlink_to(file)
+        return copy
+
+    def refused(self, *args, says, cwd=None):
+        code, out, err = run(*args, cwd=cwd)
+        self.assertEqual(code, 3, (args, code, out, err))
+        self.assertIn(says, err, args)
+        for word in FOREIGN:
+            self.assertNotIn(word, err, args)
+        self.assertLess(len(err), 1000, args)
+        return err
+
+    def test_nothing_but_a_regular_file_is_replaced(self):
+        fifo, folder, link = self.folder / "fifo", self.folder / "folder", self.folder / "link"
+        os.mkfifo(fifo)
+        folder.mkdir()
+        link.symlink_to("/dev/null")
+        for target in (fifo, folder, link, "/dev/null"):
+            before = sorted(self.folder.iterdir())
+            self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", target, says="not a regular file")
+            self.assertEqual(sorted(self.folder.iterdir()), before)
+        self.assertTrue(stat.S_ISFIFO(os.lstat(fifo).st_mode))
+        self.assertTrue(link.is_symlink() and folder.is_dir())
+        self.assertTrue(stat.S_ISCHR(os.lstat("/dev/null").st_mode))
+
+    def test_a_link_stays_and_the_file_it_leads_to_is_replaced(self):
+        link, far = self.folder / "link", self.folder / "far"
+        far.write_text("old")
+        link.symlink_to(far)
+        self.assertEqual(run("golden", ROOT / "phantom", "--ids", self.ids, "-o", link)[0], 0)
+        self.assertTrue(link.is_symlink())
+        self.assertGreater(far.stat().st_size, 1000)
+
+    def test_ids_files(self):
+        def refused(text, says):
+            self.ids.write_text(text)
+            self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", self.folder / "t", says=says)
+
+        refused("[" * 500000, "nested deeper than 64")
+        refused('{"a":' * 500000, "nested deeper than 64")
+        refused("[1,", "not valid JSON: line 1, column 4: unexpected end of input")
+        refused(f"[{HUGE}]", "a number is too large")
+        refused("{}", "must be a JSON array of token ids")
+        for bad, shown in (("1.0", "1.0"), ("-1", "-1"), ("2147483648", "2147483648"), ("[[[1]]]", "an array"),
+                           ('{"a":1}', "an object"), ("true", "true"), ('"' + "x" * 10000 + '"', "...")):
+            refused(f"[5, {bad}]", f"{shown} at index 1 is not a token id")
+
+    def test_files_that_are_no_files(self):
+        for name in ("config.json", "vocab.json", "model.safetensors"):
+            for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+                model = self.model()
+                (model / name).unlink()
+                make(model / name)
+                self.refused("generate", model, "-p", " hello", says=f"{name}: not a regular file")
+                shutil.rmtree(model)
+        for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
+            path = self.folder / "odd"
+            make(path)
+            for option in ("--ids", "--prompt"):
+                self.refused("golden", ROOT / "phantom", option, path, "-o", self.folder / "t",
+                             says="not a regular file")
+            self.refused("investigate", path, says="not a regular file")
+            path.rmdir() if path.is_dir() else path.unlink()
+
+    def test_a_missing_model_folder_is_called_so(self):
+        for args in (("tokenize", "/no/model", "-p", "x"), ("generate", "/no/model", "-p", "x"),
+                     ("golden", "/no/model", "--ids", self.ids, "-o", self.folder / "t"), ("serve", "/no/model")):
+            self.refused(*args, says="/no/model: no such folder")
+        self.refused("tokenize", "/dev/null", "-p", "x", says="/dev/null: not a folder")
+
+    def test_vocabularies_that_contradict_the_config(self):
+        for key, value in (("eos", 5), ("bos", 1)):
+            model = self.model()
+            vocab = json.loads((model / "vocab.json").read_text())
+            vocab[key] = value
+            (model / "vocab.json").unlink()
+            (model / "vocab.json").write_text(json.dumps(vocab))
+            (self.folder / "prompt").write_text(" hello")
+            says = f"{key} is {value} in vocab.json, but {1 - value if key == 'bos' else 1} in config.json"
+            for args in (("generate", model, "-p", " hello"), ("serve", model),
+                         ("golden", model, "--prompt", self.folder / "prompt", "-o", self.folder / "t")):
+                self.refused(*args, says=says)
+            shutil.rmtree(model)
+
+    def test_numbers(self):
+        generate = ("generate", "m", "-p", "x")
+        numbers = (("nan", "inf", "-nan", "1e999", HUGE, "-1", "x", "1x"),
+                   [(*generate, "--temperature"), ("investigate", "d", "--max-minutes"), ("isolate", "c", "--max-minutes"),
+                    ("demo", "--max-minutes")])
+        whole = (("nan", "1.5", "-2", "18446744073709551616", "9223372036854775808", HUGE, "0x10", "x"),
+                 [("demo", "--faults"), ("demo", "--max-restarts"), ("isolate", "c", "--max-tokens"),
+                  ("golden", "m", "-o", "t", "--chunk"), (*generate, "--max-tokens"), ("serve", "m", "--port"),
+                  ("serve", "m", "--max-logprobs"), ("serve", "m", "--threads"), ("serve", "m", "--max-context"),
+                  ("serve", "m", "--chunk-tokens"), ("serve", "m", "--max-running"), ("serve", "m", "--max-queue"),
+                  ("serve", "m", "--pool-tokens"), ("probe", "d", "--trials"), ("probe", "d", "--lengths")])
+        seeds = (("-1", "1.5", "18446744073709551616", HUGE, "nan"),
+                 [("demo", "--seed"), ("investigate", "d", "--seed"), ("probe", "d", "--seed"), (*generate, "--seed")])
+        for values, commands in (numbers, whole, seeds):
+            for command in commands:
+                for value in values:
+                    err = self.refused(*command[:-1], f"{command[-1]}={value}", says="must be a", cwd=self.folder)
+                    self.assertNotIn("0" * 100, err)
+        self.refused("serve", "m", "--max-logprobs", "2147483648", says="from -1 to 2147483647")
+        self.refused("demo", "--seed", "-1", says="must be a whole number from 0 to 18446744073709551615")
+        # A good value is taken: what is refused is the folder.
+        for option, value in (("--seed", "18446744073709551615"), ("--temperature", "0.5"), ("--max-tokens", "010")):
+            self.refused(*("generate", "/no/model", "-p", "x"), option, value, says="no such folder")
+
+    def test_unknown_commands(self):
+        for args in (("rank",), ("rank", "--help"), ("rank", "--version"), ("help", "rank")):
+            err = self.refused(*args, says="unknown command 'rank'; plumb --help lists them")
+            self.assertEqual(err.count("\n"), 1)
+        self.refused("x" * 100000, says="unknown command")
+        self.refused(says="")
+        code, out, _ = run("help")
+        self.assertEqual((code, out), (0, run("--help")[1]))
+        code, out, _ = run("help", "golden")
+        self.assertEqual(code, 0)
+        self.assertIn("--chunk", out)
+
+    def test_demo_creates_nothing_when_it_is_refused(self):
+        before = sorted(self.folder.iterdir())
+        for args in (("--faults", "2"), ("--faults", "-1"), ("--seed", "-1"), ("--max-minutes", "nan")):
+            for case in ((), ("--case", self.folder / "case")):
+                err = self.refused("demo", *args, *case, says="must be a", cwd=self.folder)
+                self.assertEqual(err.count("must be"), 1)
+                self.assertEqual(sorted(self.folder.iterdir()), before)
+
+
+if __name__ == "__main__":
+    BUILD, ROOT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1])
