@@ -32,11 +32,11 @@ using Kind = LaunchFailure::Kind;
 
 constexpr int kMaxPortTries = 3;  // launches with other ports when somebody takes one of ours
 constexpr int kShownLogLines = 50;
-constexpr double kFirstLook_s = 0.02;
-constexpr double kSlowestLook_s = 0.2;
+constexpr double kFirstLookS = 0.02;
+constexpr double kSlowestLookS = 0.2;
 constexpr double kLookGrowth = 1.3;
-constexpr double kHealthTimeout_s = 5;
-constexpr double kPortClosing_s = 2;
+constexpr double kHealthTimeoutS = 5;
+constexpr double kPortClosingS = 2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -137,8 +137,8 @@ class LocalLaunch : public Launch {
     const auto start = Clock::now();
     for (const int port : ports) {
       auto listeners = listening_sockets(port);
-      while (!listeners.empty() && seconds_since(start) < kPortClosing_s) {
-        std::this_thread::sleep_for(std::chrono::duration<double>(kFirstLook_s));
+      while (!listeners.empty() && seconds_since(start) < kPortClosingS) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(kFirstLookS));
         listeners = listening_sockets(port);
       }
       if (!listeners.empty())
@@ -332,7 +332,7 @@ void Start::make_gates() {
     if (const auto port = launch_->ports_.find(process.name); port != launch_->ports_.end()) gate.port = port->second;
     if (!process.ready_http.empty())
       gate.questions.push_back([url = fmt::format("http://127.0.0.1:{}", gate.port), path = process.ready_http](
-                                   double s) { return ask_health(url, path, std::min(s, kHealthTimeout_s)); });
+                                   double s) { return ask_health(url, path, std::min(s, kHealthTimeoutS)); });
     for (std::size_t e = 0; e < deployment_.endpoints.size() && process.ready_generate; ++e)
       if (const auto names = port_names(deployment_.endpoints[e].url);
           names && !names->empty() && (*names)[0] == process.name)
@@ -459,7 +459,7 @@ LaunchFailure Start::not_ready() const {
 
 tl::expected<void, LaunchFailure> Start::wait_until_ready() {
   start_ = Clock::now();
-  for (double step_s = kFirstLook_s; !all_ready(); step_s = std::min(step_s * kLookGrowth, kSlowestLook_s)) {
+  for (double step_s = kFirstLookS; !all_ready(); step_s = std::min(step_s * kLookGrowth, kSlowestLookS)) {
     if (auto started = start_what_may_start(); !started) return started;
     if (auto event = take_event(step_s); !event) return event;
     for (Gate& gate : gates_)

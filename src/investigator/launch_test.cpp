@@ -162,20 +162,20 @@ TEST_F(LaunchTest, AGoodServerIsReadyAnswersAndIsGoneAfterStop) {
 
 TEST_F(LaunchTest, NeverReadyIsNotReadyAndTheLastAnswerIsQuoted) {
   // Long enough for Python to start seven times on a busy machine.
-  constexpr double kTimeout_s = 4;
+  constexpr double kTimeoutS = 4;
   expect_failures({
-      {deployment("\"never_listens\"", kTimeout_s),
+      {deployment("\"never_listens\"", kTimeoutS),
        Kind::not_ready,
        {"process server", "nobody listens", "mode never_listens", "start_timeout_s"}},
-      {deployment("\"hangs\"", kTimeout_s), Kind::not_ready, {"process server", "not answered"}},
-      {deployment("\"error500\"", kTimeout_s), Kind::not_ready, {"answered 500", "the weights melted"}},
-      {deployment("\"never_generates\"", kTimeout_s, "ready = {http = \"/health\"}"),
+      {deployment("\"hangs\"", kTimeoutS), Kind::not_ready, {"process server", "not answered"}},
+      {deployment("\"error500\"", kTimeoutS), Kind::not_ready, {"answered 500", "the weights melted"}},
+      {deployment("\"never_generates\"", kTimeoutS, "ready = {http = \"/health\"}"),
        Kind::not_ready,
        {"POST /v1/completions answered 503", "still loading"}},
-      {deployment("\"garbage\"", kTimeout_s), Kind::not_ready, {"GET /v1/models failed", "SSH-2.0-not-a-model"}},
-      {deployment("\"wrong_json\"", kTimeout_s), Kind::not_ready, {"no choice in it"}},
-      {deployment("\"not_json\"", kTimeout_s), Kind::not_ready, {"no choice in it", "?{]"}},
-      {deployment("\"ok\"", kTimeout_s, "ready = {log = \"no such line\"}"), Kind::not_ready, {"ready.log"}},
+      {deployment("\"garbage\"", kTimeoutS), Kind::not_ready, {"GET /v1/models failed", "SSH-2.0-not-a-model"}},
+      {deployment("\"wrong_json\"", kTimeoutS), Kind::not_ready, {"no choice in it"}},
+      {deployment("\"not_json\"", kTimeoutS), Kind::not_ready, {"no choice in it", "?{]"}},
+      {deployment("\"ok\"", kTimeoutS, "ready = {log = \"no such line\"}"), Kind::not_ready, {"ready.log"}},
   });
 }
 

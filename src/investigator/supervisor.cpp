@@ -25,10 +25,10 @@
 namespace plumb::investigator {
 namespace {
 
-constexpr int kKillStep_ms = 5;         // between two rounds of killing what is left
-constexpr int kKeeperMargin_ms = 3000;  // what the keeper may need over its graces before the guard kills it
-constexpr double kStopMargin_s = 10;    // what guard and keeper together may need over the longest grace
-constexpr double kMaxGrace_s = 3600;
+constexpr int kKillStepMs = 5;         // between two rounds of killing what is left
+constexpr int kKeeperMarginMs = 3000;  // what the keeper may need over its graces before the guard kills it
+constexpr double kStopMarginS = 10;    // what guard and keeper together may need over the longest grace
+constexpr double kMaxGraceS = 3600;
 
 // ---- What runs in guard and keeper: after a fork, so async-signal-safe calls and no allocation. ----
 
@@ -117,7 +117,7 @@ void kill_all_that_is_left() {
     while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0) {
     }
     if (ended < 0 && errno == ECHILD) return;
-    poll(nullptr, 0, kKillStep_ms);
+    poll(nullptr, 0, kKillStepMs);
   }
 }
 
@@ -251,14 +251,14 @@ int next_command(const Kept& kept) {
     const int events = poll(waits, 2, static_cast<int>(left));
     if (events == 0) {
       kill(keeper, SIGKILL);
-      deadline = now_ms() + kKeeperMargin_ms;
+      deadline = now_ms() + kKeeperMarginMs;
     }
     bool stop = events > 0 && waits[1].revents != 0;
     if (events > 0 && waits[0].revents != 0 && asked_to_stop(signals)) {
       kill(keeper, SIGTERM);
       stop = true;
     }
-    if (stop && deadline < 0) deadline = now_ms() + longest_ms + kKeeperMargin_ms;
+    if (stop && deadline < 0) deadline = now_ms() + longest_ms + kKeeperMarginMs;
     pid_t ended;
     while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0)
       if (ended == keeper) kept_by_keeper = false;
@@ -331,7 +331,7 @@ Result<Supervisor> Supervisor::start(std::vector<SupervisedProcess> processes) {
   Kept kept;
   double longest_s = 0;
   for (const SupervisedProcess& process : processes) {
-    const double grace_s = std::clamp(process.stop_grace_s, 0.0, kMaxGrace_s);
+    const double grace_s = std::clamp(process.stop_grace_s, 0.0, kMaxGraceS);
     longest_s = std::max(longest_s, grace_s);
     kept.processes[static_cast<std::size_t>(kept.count++)] = {
         &process.program, process.log, process.stop_signal, static_cast<int>(std::lround(grace_s * 1000)), 0, 0};
@@ -395,7 +395,7 @@ std::optional<SupervisorEvent> Supervisor::next_event(double timeout_s) {
 Result<void> Supervisor::stop() {
   if (guard_ < 0) return {};
   shutdown(socket_, SHUT_WR);
-  const double until = seconds_since_boot() + grace_s_ + kStopMargin_s;
+  const double until = seconds_since_boot() + grace_s_ + kStopMarginS;
   while (!gone_ && seconds_since_boot() < until) (void)next_event(until - seconds_since_boot());
   const bool in_time = gone_;
   if (!in_time) kill(guard_, SIGKILL);  // the keeper then sees its pipe end; it is stuck if we get here
@@ -408,7 +408,7 @@ Result<void> Supervisor::stop() {
   return error(
       "processes of the launch (supervisor {}) are still there {} s after the stop signal, although killed: look "
       "for one in an uninterruptible wait",
-      guard_pid, grace_s_ + kStopMargin_s);
+      guard_pid, grace_s_ + kStopMarginS);
 }
 
 }  // namespace plumb::investigator
