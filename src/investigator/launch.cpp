@@ -56,6 +56,8 @@ struct PortTaken {
   std::string message;
 };
 
+class Start;
+
 class LocalLaunch : public Launch {
  public:
   ~LocalLaunch() override { (void)stop(); }
@@ -114,6 +116,9 @@ class LocalLaunch : public Launch {
                        tail.empty() ? "" : ":\n" + tail);
   }
 
+ private:
+  friend class Start;
+
   std::vector<std::string> names_;  // of the processes
   std::vector<LogFile> logs_;
   std::vector<std::string> urls_;
@@ -125,7 +130,6 @@ class LocalLaunch : public Launch {
   bool lost_ = false;
   double ready_s_ = 0;
 
- private:
   void take_events(double timeout_s) {
     while (take_event(timeout_s)) {
     }
