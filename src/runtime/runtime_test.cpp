@@ -16,8 +16,10 @@ namespace {
 // Sanitizers make a world thirty times slower; they look for other things than bits.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kWorlds = 3;
+constexpr int kLeastHits = 3;
 #else
 constexpr std::uint64_t kWorlds = 12;
+constexpr int kLeastHits = 20;
 #endif
 
 struct Reply {
@@ -152,7 +154,7 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
       expect_same(got, cold_solo(sent[i].first), fmt::format("world {} request {}", world, i));
     }
   }
-  EXPECT_GE(hits, static_cast<int>(kWorlds)) << "the worlds must exercise the prefix cache";
+  EXPECT_GE(hits, kLeastHits) << "the worlds must exercise the prefix cache";
 }
 
 TEST(Runtime, AFollowUpHitsAllButTheLastToken) {
