@@ -78,7 +78,7 @@ class PhantomEncoding final : public Encoding {
     const std::vector<std::int32_t> none, calls{ids_.at("<call>"), ids_.at("</call>")};
     std::vector<std::int32_t> ids{bos_};
     for (std::size_t i = 0; i < messages.size(); ++i) {
-      const auto& [role, content] = messages[i];
+      const std::string &role = messages[i].role, &content = messages[i].content;
       const bool assistant = role == "assistant", tool = role == "tool";
       if (!assistant && !tool && role != "user" && role != "system")
         return error("messages[{}]: unknown role '{}'; known are system, user, assistant and tool", i, role);

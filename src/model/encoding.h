@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/chat.h"
 
 namespace plumb {
 
 struct ModelConfig;
-
-/// One message of a conversation.
-struct ChatMessage {
-  std::string role;  // system, user, assistant, tool
-  std::string content;
-};
 
 /// Text <-> ids of one checkpoint, and its chat form. Lossless on any bytes: the token_bytes of encode(text), joined,
 /// are text.
