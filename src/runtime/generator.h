@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,12 +14,17 @@
 namespace plumb {
 
 /// How the next token is drawn. temperature 0: the largest logit, the lowest id among equals. Otherwise the draw is a
-/// function of (seed, position), so that it does not depend on the batch.
+/// function of (seed, position), so that it does not depend on the batch. Bias and penalties change the logits that the
+/// draw sees (adjust_logits has the formula); log-probabilities stay those of the raw logits.
 struct Sampling {
   double temperature = 1.0;
   double top_p = 1.0;
   int top_k = 0;  // 0: all
   double min_p = 0.0;
+  double presence_penalty = 0.0;            // -2 to 2; subtracted once from what was generated before
+  double frequency_penalty = 0.0;           // -2 to 2; subtracted once for each time it was generated
+  double repetition_penalty = 1.0;          // above 0; divides (negative logits: multiplies) prompt and generated tokens
+  std::map<std::int32_t, float> logit_bias;  // id -> -100 to 100, added
   std::uint64_t seed = 0;
 };
 

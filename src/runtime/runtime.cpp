@@ -4,6 +4,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -43,6 +44,7 @@ struct Sequence {
   std::int64_t window_reserved = 0;  // window pages set aside for it
   std::int64_t next_tokens = 0;      // in the pass being built
   std::vector<TokenScore> prompt_scores;
+  std::optional<SeenTokens> seen;  // when the request's sampling adjusts logits
   Usage usage;
 
   std::int64_t prompt_tokens() const { return static_cast<std::int64_t>(request.prompt.size()); }
@@ -95,6 +97,7 @@ class Runtime final : public Generator {
   }
 
   std::optional<Rejection> refuse(const GenerateRequest& request) const;
+  std::int32_t draw(Sequence& sequence, std::span<const float> logits);
   void run();
   void drop_cancelled();
   void admit();
@@ -114,6 +117,7 @@ class Runtime final : public Generator {
   std::int64_t window_free_;  // not reserved by a running sequence
   std::vector<std::unique_ptr<Sequence>> running_;
   std::vector<float> logits_;
+  std::vector<float> adjusted_;  // one row of them
   std::uint64_t turn_ = 0;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -128,6 +132,29 @@ class Runtime final : public Generator {
   std::thread thread_;  // last: it uses all of the above
 };
 
+// What the sampler cannot take: the bounds of the API that clients know.
+std::optional<Rejection> refuse_sampling(const Sampling& sampling, std::int64_t vocab) {
+  const auto invalid = [](std::string message) { return Rejection{Rejection::Kind::invalid, std::move(message)}; };
+  const auto within = [](double x, double low, double high) { return low <= x && x <= high; };  // false for NaN
+  constexpr double kUnbounded = std::numeric_limits<double>::max();
+  if (!within(sampling.temperature, 0, kUnbounded))
+    return invalid(fmt::format("temperature {}: must be 0 or more", sampling.temperature));
+  if (!within(sampling.top_p, 0, 1) || !within(sampling.min_p, 0, 1))
+    return invalid(fmt::format("top_p {} and min_p {}: must be from 0 to 1", sampling.top_p, sampling.min_p));
+  for (const double penalty : {sampling.presence_penalty, sampling.frequency_penalty})
+    if (!within(penalty, -2, 2))
+      return invalid(fmt::format("presence or frequency penalty {}: must be from -2 to 2", penalty));
+  if (!within(sampling.repetition_penalty, std::numeric_limits<double>::min(), kUnbounded))
+    return invalid(fmt::format("repetition penalty {}: must be above 0", sampling.repetition_penalty));
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    if (id < 0 || id >= vocab)
+      return invalid(fmt::format("logit_bias: token id {} is outside the vocabulary of {}", id, vocab));
+    if (!within(bias, -100, 100))
+      return invalid(fmt::format("logit_bias of token id {}: {} is not from -100 to 100", id, bias));
+  }
+  return std::nullopt;
+}
+
 std::optional<Rejection> Runtime::refuse(const GenerateRequest& request) const {
   using Kind = Rejection::Kind;
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
@@ -137,6 +164,7 @@ std::optional<Rejection> Runtime::refuse(const GenerateRequest& request) const {
   for (const std::int32_t id : request.prompt)
     if (id < 0 || id >= vocab)
       return Rejection{Kind::invalid, fmt::format("token id {} is outside the vocabulary of {}", id, vocab)};
+  if (auto refused = refuse_sampling(request.sampling, vocab)) return refused;
   const std::int64_t limit = options_.max_context_tokens;
   if (prompt > limit || request.max_tokens > limit - prompt)
     return Rejection{Kind::too_long, fmt::format("{} prompt tokens and max_tokens {} exceed the context of {} tokens",
@@ -313,7 +341,8 @@ void Runtime::take_logits(Sequence& sequence, View<const float, 2> logits) {
     const std::int64_t begin = length - logits.extent(0);
     for (std::int64_t p = begin; p < std::min(length, sequence.prompt_tokens() - 1); ++p)
       sequence.prompt_scores.push_back(
-          score_token(row(p - begin), sequence.tokens[static_cast<std::size_t>(p) + 1], request.top_logprobs));
+          score_token(row(p - begin), sequence.tokens[static_cast<std::size_t>(p) + 1], request.top_logprobs,
+                      request.settings));
   }
   for (const float logit : logits.span())
     if (!std::isfinite(logit)) return finish(sequence, Finish::failed);
@@ -324,12 +353,26 @@ void Runtime::take_logits(Sequence& sequence, View<const float, 2> logits) {
   if (request.max_tokens == 0) return finish(sequence, Finish::length);
 
   const auto last = row(logits.extent(0) - 1);
-  const std::int32_t token = sample_token(last, request.sampling, length);
+  const std::int32_t token = draw(sequence, last);
   sequence.tokens.push_back(token);
   ++sequence.usage.completion_tokens;
-  sequence.sink->on_token(score_token(last, token, request.top_logprobs));
+  sequence.sink->on_token(score_token(last, token, request.top_logprobs, request.settings));
   if (std::ranges::find(request.stop_ids, token) != request.stop_ids.end()) return finish(sequence, Finish::stop);
   if (sequence.usage.completion_tokens >= request.max_tokens) return finish(sequence, Finish::length);
+}
+
+// The next token of a sequence whose last row of logits this is.
+std::int32_t Runtime::draw(Sequence& sequence, std::span<const float> logits) {
+  const GenerateRequest& request = sequence.request;
+  if (adjusts_logits(request.sampling)) {
+    if (!sequence.seen) sequence.seen.emplace(request.prompt);
+    adjusted_.assign(logits.begin(), logits.end());
+    adjust_logits(adjusted_, request.sampling, *sequence.seen);
+    logits = adjusted_;
+  }
+  const std::int32_t token = sample_token(logits, request.sampling, sequence.pages.state.length, request.settings);
+  if (sequence.seen) sequence.seen->add_generated(token);
+  return token;
 }
 
 void Runtime::store_prefix(Sequence& sequence) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <mutex>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -188,6 +189,32 @@ TEST(Runtime, GeneratedAndScoredLogProbabilitiesAgreeToTheBit) {
   for (std::size_t i = 0; i < 20; ++i) EXPECT_TRUE(scored.prompt[149 + i] == generated.tokens[i]) << i;
 }
 
+// A bias of 100 decides every draw, and log-probabilities stay those of the raw logits: what the forced tokens get is
+// what scoring the same tokens as a prompt gives.
+TEST(Runtime, BiasAndPenaltiesDecideTheDrawAndLeaveLogProbabilitiesRaw) {
+  Rng rng{12};
+  const auto runtime = tiny_runtime();
+  GenerateRequest request{.prompt = random_prompt(rng, 40), .max_tokens = 6, .top_logprobs = 2};
+  request.sampling = {.temperature = 0, .logit_bias = {{17, 100.0f}}};
+  Reply reply = send(*runtime, request)->wait();
+  for (const TokenScore& token : reply.tokens) EXPECT_EQ(token.id, 17);
+
+  // Two ids far above the rest, a little apart: the frequency penalty makes them take turns.
+  request.sampling = {.temperature = 0, .frequency_penalty = 2, .logit_bias = {{17, 100.0f}, {18, 100.0f}}};
+  reply = send(*runtime, request)->wait();
+  std::set<std::int32_t> drawn;
+  for (const TokenScore& token : reply.tokens) drawn.insert(token.id);
+  EXPECT_EQ(drawn, (std::set<std::int32_t>{17, 18}));
+
+  GenerateRequest scored = request;
+  for (const TokenScore& token : reply.tokens) scored.prompt.push_back(token.id);
+  scored.sampling = {};
+  scored.max_tokens = 0;
+  scored.prompt_logprobs = true;
+  const Reply scores = send(*runtime, scored)->wait();
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(scores.prompt[39 + i] == reply.tokens[i]) << i;
+}
+
 TEST(Runtime, StopIdsEndTheReplyAndAreReported) {
   Rng rng{3};
   const auto runtime = tiny_runtime();
@@ -216,7 +243,20 @@ TEST(Runtime, WhatItCannotServeIsRefusedWithTheNumbers) {
   EXPECT_EQ(refused({.prompt = {-1}, .max_tokens = 1}).kind, Rejection::Kind::invalid);
   EXPECT_EQ(refused({.prompt = {1}, .max_tokens = -1}).kind, Rejection::Kind::invalid);
   EXPECT_EQ(refused({.prompt = {1}, .max_tokens = INT64_MAX}).kind, Rejection::Kind::too_long);
-  EXPECT_EQ(runtime->stats().rejected, 6u);
+  const auto with = [&](const Sampling& sampling) {
+    const Rejection rejected = refused({.prompt = {1}, .max_tokens = 1, .sampling = sampling});
+    EXPECT_EQ(rejected.kind, Rejection::Kind::invalid);
+    return rejected.message;
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(with({.temperature = -1}).find("temperature"), std::string::npos);
+  EXPECT_NE(with({.top_p = kNan}).find("top_p"), std::string::npos);
+  EXPECT_NE(with({.presence_penalty = 2.5}).find("-2 to 2"), std::string::npos);
+  EXPECT_NE(with({.frequency_penalty = kNan}).find("-2 to 2"), std::string::npos);
+  EXPECT_NE(with({.repetition_penalty = 0}).find("above 0"), std::string::npos);
+  EXPECT_NE(with({.logit_bias = {{256, 1.0f}}}).find("vocabulary"), std::string::npos);
+  EXPECT_NE(with({.logit_bias = {{1, 101.0f}}}).find("-100 to 100"), std::string::npos);
+  EXPECT_EQ(runtime->stats().rejected, 13u);
 }
 
 TEST(Runtime, APlanThatDoesNotFitTheMachineIsRefusedWithTheNumbers) {

@@ -74,6 +74,15 @@ inline constexpr std::array kSwitches{
            .op_budget = {Metric::exact, 0},
            .shift = 0,
            .source = "every reader sees state in its stored format: equal to the bit"},
+    Switch{.name = "sampler.fast_topk",
+           .on = "the largest logits selected in one pass against a rising threshold, only those sorted",
+           .off = "the whole vocabulary sorted",
+           .by_default = true,
+           .scope = Scope::request,
+           .per_layer = false,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "a total order (logit, then id) has one answer: equal to the bit"},
 };
 
 inline constexpr std::size_t kSwitchCount = kSwitches.size();
