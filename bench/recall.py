@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Recall of a served phantom on the committed conversations, held against its card.
 
-Usage: bench/recall.py [--url URL] [--answers N] [--forms single,multi16,multiturn] [--lengths 256,1024,4096] [-o FILE.md]
+Usage: bench/recall.py [--url URL] [--answers N] [--forms single,multi16,dense,multiturn]
+                 [--lengths 256,1024,4096,8192,16384,32768] [-o FILE.md]
 
 Starts `plumb serve phantom` on a free loopback port unless --url names a server. Every answer is one greedy completion over
 HTTP: the conversation up to the answer as token ids, as many tokens as the answer has (its end token included); right means
@@ -25,8 +26,15 @@ import urllib.parse
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # phantom/CARD.md: right, asked.
 CARD = {("single", 256): (512, 512), ("single", 1024): (512, 512), ("single", 4096): (256, 256),
-        ("multi16", 1024): (1023, 1024), ("multi16", 4096): (512, 512),
-        ("multiturn", 256): (86, 86), ("multiturn", 1024): (617, 618), ("multiturn", 4096): (1358, 1358)}
+        ("single", 8192): (192, 192), ("single", 16384): (96, 96), ("single", 32768): (48, 48),
+        ("multi16", 256): (511, 512), ("multi16", 1024): (1023, 1024), ("multi16", 4096): (512, 512),
+        ("multi16", 8192): (384, 384), ("multi16", 16384): (191, 192), ("multi16", 32768): (96, 96),
+        ("dense", 256): (512, 512), ("dense", 1024): (1022, 1024), ("dense", 4096): (510, 512),
+        ("dense", 8192): (380, 384), ("dense", 16384): (192, 192), ("dense", 32768): (89, 96),
+        ("multiturn", 256): (86, 86), ("multiturn", 1024): (617, 618), ("multiturn", 4096): (1358, 1358),
+        ("multiturn", 8192): (926, 930), ("multiturn", 16384): (416, 416), ("multiturn", 32768): (450, 453)}
+FORMS = list(dict.fromkeys(form for form, _ in CARD))
+LENGTHS = sorted({length for _, length in CARD})
 
 
 def cases(form, length):
@@ -105,16 +113,16 @@ def start_server():
 def main():
     parser = argparse.ArgumentParser(description="recall of a served phantom against its card")
     parser.add_argument("--url")
-    parser.add_argument("--answers", type=int, default=200, help="at least this many answers a cell")
-    parser.add_argument("--forms", default="single,multi16,multiturn")
-    parser.add_argument("--lengths", default="256,1024,4096")
+    parser.add_argument("--answers", type=int, default=200, help="stop a cell after so many answers; there are 192, 96 and 48 at 8k, 16k and 32k, 200 below")
+    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("-o", "--output", help="write the table to this file too")
     options = parser.parse_args()
     process, address = (None, urllib.parse.urlparse(options.url).netloc) if options.url else start_server()
     failed, lines, all_wrong = False, ["| form | tokens | right | card | p (not below the card) | seconds | prompt + answer tokens/s |",
                                        "|---|---|---|---|---|---|---|"], []
     try:
-        connection = http.client.HTTPConnection(address, timeout=600)
+        connection = http.client.HTTPConnection(address, timeout=1800)
         for form in options.forms.split(","):
             for length in map(int, options.lengths.split(",")):
                 if (form, length) not in CARD:

@@ -28,10 +28,33 @@ void print_json() {
   fmt::print("{}\n", nlohmann::ordered_json{{"switches", table}}.dump(2));
 }
 
+std::string budget_text(const OpBudget& budget) {
+  return budget.metric == Metric::exact ? "equal to the bit" : fmt::format("nmse <= {}", budget.bound);
+}
+
+// docs/switches.md; a test holds the file to it.
+void print_markdown() {
+  fmt::print(
+      "# Switches\n\n"
+      "Every optimisation of the engine is a switch; off is always the reference. `plumb switches --markdown` prints "
+      "this "
+      "page.\n`--set NAME=on|off[@LAYERS]` sets one at launch, the body field `\"plumb\": {{\"switches\": "
+      "{{\"NAME\": \"on|off[@LAYERS]\"}}}}` one of\nscope request for one request. Budget: how far the on side may be "
+      "from "
+      "the reference in its twin test. Shift: how far it moves\nlog-probabilities of the shipped checkpoint, as half "
+      "the mean "
+      "square difference over fixed texts.\n\n"
+      "| switch | default | scope | layers | on | off | budget | shift | source |\n"
+      "|---|---|---|---|---|---|---|---|---|\n");
+  for (const Switch& entry : kSwitches)
+    fmt::print("| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |\n", entry.name, entry.by_default ? "on" : "off",
+               scope_name(entry.scope), entry.per_layer ? "each" : "-", entry.on, entry.off,
+               budget_text(entry.op_budget), entry.shift, entry.source);
+}
+
 void print_text() {
   for (const Switch& entry : kSwitches) {
-    const std::string budget =
-        entry.op_budget.metric == Metric::exact ? "equal to the bit" : fmt::format("nmse <= {}", entry.op_budget.bound);
+    const std::string budget = budget_text(entry.op_budget);
     fmt::print("{}  (default {}, per {}; {}; shift {})\n  on   {}\n  off  {}\n  why  {}\n", entry.name,
                entry.by_default ? "on" : "off", scope_name(entry.scope), budget, entry.shift, entry.on, entry.off,
                entry.source);
@@ -44,8 +67,10 @@ void add_switches_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("switches", "list the engine's switches: sides, defaults, budgets");
   auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "print one JSON document");
-  command->callback([json, &exit_code] {
-    *json ? print_json() : print_text();
+  auto markdown = std::make_shared<bool>(false);
+  command->add_flag("--markdown", *markdown, "print docs/switches.md")->excludes("--json");
+  command->callback([json, markdown, &exit_code] {
+    *json ? print_json() : *markdown ? print_markdown() : print_text();
     exit_code = kClean;
   });
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/parallel.h"
 #include "base/view.h"
@@ -37,12 +38,20 @@ class Observer {
   virtual void visit(const Port& port) = 0;
 };
 
+/// Asks a pass for the open part of a sequence as it stands after `length` positions, which lie inside the pass: with
+/// it and the window rows, a tail can be taken there although the pass goes on.
+struct OpenSnapshot {
+  std::int64_t length;
+  std::vector<float>* open;  // filled by the pass, open_floats()
+};
+
 /// What to compute for one sequence in a pass: its next tokens, appended at state->length.
 struct BatchSequence {
   SequenceState* state;
   std::span<const std::int32_t> tokens;  // at least one, each in [0, vocab)
   bool all_logits;                       // a logits row for every token, else for the last one only
   Observer* observer;                    // may be null
+  std::span<const OpenSnapshot> snapshots = {};
 };
 
 /// A forward pass: several sequences under one settings vector.

@@ -163,6 +163,41 @@ TEST(Engine, ATailSavedAtAnyLengthContinuesAsIfItHadNeverStopped) {
   }
 }
 
+// A snapshot inside a pass is the open part that a pass ending there would have left, at every length.
+TEST(Engine, ASnapshotInsideAPassIsWhatAPassEndingThereLeaves) {
+  for (std::uint64_t seed = 51; seed <= 54; ++seed) {
+    const auto model = random_model(seed);
+    Engine engine(model, std::make_shared<InlineExecutor>());
+    Rng rng{seed};
+    const std::int64_t before = rng.between(0, 70), length = before + 200;
+    const std::vector<std::int32_t> ids = random_ids(model->config, length, rng);
+    const Settings settings = Settings::defaults();
+    std::vector<float> logits(static_cast<std::size_t>(model->config.vocab_size));
+    const auto forward = [&](LocalSequence& sequence, std::int64_t begin, std::int64_t end,
+                             std::span<const OpenSnapshot> snapshots) {
+      const BatchSequence in{
+          &sequence.reserve(end),
+          std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), false,
+          nullptr, snapshots};
+      engine.forward({std::span(&in, 1), &settings}, {logits.data(), {1, model->config.vocab_size}});
+    };
+    LocalSequence whole(engine.layout()), steps(engine.layout());
+    for (LocalSequence* sequence : {&whole, &steps})
+      if (before > 0) forward(*sequence, 0, before, {});
+    std::vector<std::vector<float>> open(static_cast<std::size_t>(length - before));
+    std::vector<OpenSnapshot> snapshots;
+    for (std::int64_t end = before + 1; end <= length; ++end)
+      snapshots.push_back({end, &open[static_cast<std::size_t>(end - before - 1)]});
+    forward(whole, before, length, snapshots);
+    for (std::int64_t end = before + 1; end <= length; ++end) {
+      forward(steps, end - 1, end, {});
+      ASSERT_TRUE(same_bits(open[static_cast<std::size_t>(end - before - 1)], steps.state().open))
+          << "seed " << seed << ", after " << end << " tokens";
+    }
+    EXPECT_TRUE(same_bits(whole.state().open, steps.state().open));
+  }
+}
+
 TEST(Engine, WindowPagesThatLeftTheWindowAreNotRead) {
   const auto model = load_test_model("tests/golden/tiny-random-a");
   Engine engine(model, std::make_shared<InlineExecutor>());

@@ -59,6 +59,10 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
     CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout.open_floats());
     const auto pages = static_cast<std::size_t>((length + rows + kPageTokens - 1) / kPageTokens);
     CHECK(in.state->pages.size() >= pages && in.state->window_pages.size() >= pages);
+    for (const OpenSnapshot& snapshot : in.snapshots) {
+      CHECK(length < snapshot.length && snapshot.length <= length + rows);
+      *snapshot.open = in.state->open;
+    }
     sequences_.push_back({in, rows_, rows, length});
     rows_ += rows;
     observed_ |= in.observer != nullptr;

@@ -76,14 +76,16 @@ void Pass::compress_sequence(int layer, const CompressorWeights& weights, std::i
                              bool index, Items& items, const Sequence& sequence) {
   const StateLayout::LayerOffsets& at = layout_.layer(layer);
   const std::int64_t first_row = sequence.first_row, end_row = first_row + sequence.rows, item_width = items.k.width();
-  const auto state_view = [&](std::int64_t offset, std::int64_t row_width) {
-    float* data = offset < 0 ? nullptr : sequence.in.state->open.data() + offset;
-    return View<float, 2>(data, {rate, row_width});
+  const auto state_in = [&](std::vector<float>& open) {
+    const auto view = [&](std::int64_t offset, std::int64_t row_width) {
+      return View<float, 2>(offset < 0 ? nullptr : open.data() + offset, {rate, row_width});
+    };
+    return CompressorState{view(index ? at.index_open_k : at.open_k, item_width),
+                           view(index ? at.index_open_s : at.open_s, item_width),
+                           view(index ? at.index_previous_k : at.previous_k, width),
+                           view(index ? at.index_previous_s : at.previous_s, width)};
   };
-  const CompressorState state{state_view(index ? at.index_open_k : at.open_k, item_width),
-                              state_view(index ? at.index_open_s : at.open_s, item_width),
-                              state_view(index ? at.index_previous_k : at.previous_k, width),
-                              state_view(index ? at.index_previous_s : at.previous_s, width)};
+  const CompressorState state = state_in(sequence.in.state->open);
   const View<float, 2> k = items.k.view(first_row, end_row), s = items.s.view(first_row, end_row);
   position_bias_ref({.s = s, .bias = weights.position_bias.view(), .first_position = sequence.first_position});
 
@@ -103,6 +105,14 @@ void Pass::compress_sequence(int layer, const CompressorWeights& weights, std::i
                     .first_window = first_window + begin,
                     .rows = rows.view(begin, end)});
   });
+  for (const OpenSnapshot& snapshot : sequence.in.snapshots) {
+    const std::int64_t rows_before = snapshot.length - sequence.first_position;
+    compressor_carry_ref({.k = k.rows(0, rows_before),
+                          .s = s.rows(0, rows_before),
+                          .state = state_in(*snapshot.open),
+                          .first_position = sequence.first_position,
+                          .rate = rate});
+  }
   compressor_carry_ref({.k = k, .s = s, .state = state, .first_position = sequence.first_position, .rate = rate});
   if (windows == 0) return;
   show_to(sequence, layer, index ? "indexer.keys" : "compressed_kv", first_window, {windows, width}, rows.row(0),

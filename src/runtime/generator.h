@@ -21,9 +21,9 @@ struct Sampling {
   double top_p = 1.0;
   int top_k = 0;  // 0: all
   double min_p = 0.0;
-  double presence_penalty = 0.0;            // -2 to 2; subtracted once from what was generated before
-  double frequency_penalty = 0.0;           // -2 to 2; subtracted once for each time it was generated
-  double repetition_penalty = 1.0;          // above 0; divides (negative logits: multiplies) prompt and generated tokens
+  double presence_penalty = 0.0;    // -2 to 2; subtracted once from what was generated before
+  double frequency_penalty = 0.0;   // -2 to 2; subtracted once for each time it was generated
+  double repetition_penalty = 1.0;  // above 0; divides (negative logits: multiplies) prompt and generated tokens
   std::map<std::int32_t, float> logit_bias;  // id -> -100 to 100, added
   std::uint64_t seed = 0;
 };

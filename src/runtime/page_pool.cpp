@@ -33,18 +33,15 @@ int PagePool::take() {
   free_.pop_back();
   CHECK(references_[static_cast<std::size_t>(page)] == 0);
   references_[static_cast<std::size_t>(page)] = 1;
-  digests_[static_cast<std::size_t>(page)].reset();
+  digests_[static_cast<std::size_t>(page)] = {};
   return page;
 }
 
-std::uint64_t PagePool::sealed_digest(int page) {
-  auto& digest = digests_[static_cast<std::size_t>(page)];
-  if (!digest) digest = current_digest(page);
-  return *digest;
-}
-
-std::uint64_t PagePool::current_digest(int page) const {
-  return XXH3_64bits(data(page), static_cast<std::size_t>(page_floats_) * sizeof(float));
+std::uint64_t PagePool::current_digest(int page) {
+  Digest& digest = digests_[static_cast<std::size_t>(page)];
+  if (digest.epoch != epoch_)
+    digest = {epoch_, XXH3_64bits(data(page), static_cast<std::size_t>(page_floats_) * sizeof(float))};
+  return digest.value;
 }
 
 void PagePool::share(int page) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -24,11 +23,14 @@ class PagePool {
   /// One owner less; the last one frees the page.
   void release(int page);
 
-  /// The digest (XXH3) of a full page: taken at the first call, when the page is sealed; nobody writes to it
-  /// afterwards.
-  std::uint64_t sealed_digest(int page);
-  /// The digest of what the page holds now.
-  std::uint64_t current_digest(int page) const;
+  int owner_count(int page) const { return references_[static_cast<std::size_t>(page)]; }
+
+  /// The digest (XXH3) of what the page holds now. Remembered until somebody may write to pages in use: a burst of hits
+  /// on one prefix reads its pages once.
+  std::uint64_t current_digest(int page);
+  /// To be called before a forward pass: forgets all digests. Every page counts as written to, not only those that the
+  /// pass should write, because a stray write is what digests are there to find.
+  void before_writes() { ++epoch_; }
 
   float* data(int page) const { return memory_.get() + page * page_floats_; }
   std::int64_t page_floats() const { return page_floats_; }
@@ -45,7 +47,12 @@ class PagePool {
   std::int64_t page_floats_;
   Memory memory_;
   std::vector<int> references_;
-  std::vector<std::optional<std::uint64_t>> digests_;  // of sealed pages
+  struct Digest {
+    std::uint64_t epoch = 0;
+    std::uint64_t value = 0;
+  };
+  std::vector<Digest> digests_;  // valid in the epoch they were taken in
+  std::uint64_t epoch_ = 1;
   std::vector<int> free_;
 };
 

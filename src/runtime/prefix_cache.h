@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/state.h"
@@ -13,55 +13,101 @@
 
 namespace plumb {
 
-/// A stored prefix: the pages of its positions (the last one may be partly filled and is never written again) and the
-/// tail at its end. Digests are taken when it is stored and checked on every hit.
-struct PrefixNode {
-  std::string key;                   // settings under which the state was computed
-  std::vector<std::int32_t> tokens;  // all tokens of the prefix
-  std::vector<int> pages;            // shared with sequences and other nodes
-  std::vector<float> tail;
-  std::vector<std::uint64_t> page_digests;
-  std::uint64_t tail_digest = 0;
+/// What a stored prefix gives to a sequence. `length` 0: nothing is stored. Valid until the cache is used again.
+struct PrefixHit {
+  std::int64_t length = 0;
+  std::vector<int> pages;       // of positions [0, length); the last one is partly filled when length % 128 != 0
+  std::span<const float> tail;  // state after `length` positions
 };
 
-/// Stored prefixes, found by exact tokens and settings, least recently used out first. Not for use from two threads.
+struct PrefixCacheStats {
+  std::int64_t nodes = 0;  // stored prefixes
+  std::int64_t bytes = 0;  // of tails and tokens
+  std::uint64_t digest_mismatches = 0;
+  std::uint64_t evictions = 0;
+};
+
+/// Stored prefixes in a radix tree, one tree for each key (the settings under which the state was computed).
+///
+/// An edge holds the tokens between two nodes and the sealed pages whose last position lies on it, so that prefixes
+/// share what they have in common. A prefix is stored as a tail at the node where it ends, with the partly filled page
+/// there, if any, which nobody writes to again. A node without a tail only marks where two prefixes part: since a hit
+/// starts at a tail and recomputes the rest, prefixes may part at any offset of a group and still share no open group.
+///
+/// Two limits. Bytes (tails and tokens): the least recently used tail goes, wherever it stands; what is below does not
+/// need it. Pages (of the pool): the least recently used leaf goes, because inner pages belong to what is below as
+/// well.
+///
+/// Digests of pages and tail are taken when they are stored and checked on every hit. Not for use from two threads.
 class PrefixCache {
  public:
-  /// Holds at most `byte_limit` bytes of tails and tokens; pages count against the pool.
   PrefixCache(PagePool& pool, std::int64_t byte_limit);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  /// The longest stored prefix of `tokens` of at most `max_length` tokens under `key`, or null. A node whose digest no
-  /// longer matches is dropped and counted. The pointer is valid until the next call.
-  const PrefixNode* find(const std::string& key, std::span<const std::int32_t> tokens, std::int64_t max_length);
+  /// The longest stored prefix of `tokens` of at most `max_length` tokens under `key`. What no longer matches its
+  /// digest is dropped, with everything below it, and counted.
+  PrefixHit find(const std::string& key, std::span<const std::int32_t> tokens, std::int64_t max_length);
 
-  /// Stores the state at state.length; `pages` are those of its positions. A prefix that is stored already is only
-  /// refreshed; one larger than the limit is not stored.
+  /// Stores the state at state.length = number of tokens; `pages` are those of its positions. The pages of positions
+  /// that are stored already are not taken again; a prefix that is stored already is only refreshed; one whose tail and
+  /// tokens exceed the byte limit is not stored.
   void insert(const std::string& key, std::span<const std::int32_t> tokens, std::span<const int> pages,
               const StateLayout& layout, const SequenceState& state);
 
-  /// Drops least recently used nodes until the pool has `page_count` free pages; false when it cannot.
+  /// Drops least recently used leaves until the pool has `page_count` free pages. False, and nothing dropped, when that
+  /// would not do.
   bool make_room(std::int64_t page_count);
+  /// Pages of the pool that only this cache owns: those that make_room could free.
+  std::int64_t reclaimable_pages() const;
 
   void clear();
-  std::int64_t node_count() const { return static_cast<std::int64_t>(nodes_.size()); }
-  std::uint64_t digest_mismatches() const { return digest_mismatches_; }
+  const PrefixCacheStats& stats() const { return stats_; }
 
  private:
-  using Nodes = std::list<PrefixNode>;  // front: most recently used
-  Nodes::iterator locate(const std::string& key, std::span<const std::int32_t> prefix);
-  bool intact(const PrefixNode& node) const;
-  void drop(Nodes::iterator node);
+  struct Node;
+  using Recency = std::list<Node*>;  // front: most recently used
+  struct Tail {
+    std::vector<float> floats;
+    std::uint64_t digest = 0;
+    int page = -1;  // the partly filled page at its end
+    std::uint64_t page_digest = 0;
+    Recency::iterator recency;
+  };
+  struct Node {
+    Node* parent = nullptr;
+    std::vector<std::int32_t> tokens;                        // of the edge from the parent
+    std::int64_t end = 0;                                    // positions from the root
+    std::map<std::int32_t, std::unique_ptr<Node>> children;  // by first token
+    std::vector<int> pages;                                  // sealed, last position on this edge
+    std::vector<std::uint64_t> page_digests;
+    std::unique_ptr<Tail> tail;
+
+    std::int64_t begin() const { return end - static_cast<std::int64_t>(tokens.size()); }
+  };
+
+  Node& reach(Node& root, std::span<const std::int32_t> tokens, std::span<const int> pages);
+  Node& append(Node& parent, std::span<const std::int32_t> tokens, std::span<const int> pages);
+  Node& split(Node& node, std::int64_t at);
+  void set_tail(Node& node, int open_page, const StateLayout& layout, const SequenceState& state);
+  void refresh(Node& node);
+  Node* deepest(const std::string& key, std::span<const std::int32_t> tokens, std::int64_t max_length) const;
+  bool drop_damage(Node& node);
+  void drop_tail(Node& node);
+  void drop_below(Node& node);
+  void prune(Node& node);
+  void merge_with_child(Node& node);
+  void release_pages(Node& node);
+  Node* leaf_to_evict() const;
+  template <class Visit>
+  static void for_each_page(const Node& node, Visit&& visit);
 
   PagePool& pool_;
   std::int64_t byte_limit_;
-  std::int64_t bytes_ = 0;
-  std::uint64_t digest_mismatches_ = 0;
-  Nodes nodes_;
-  std::unordered_multimap<std::uint64_t, Nodes::iterator> by_hash_;
-  std::map<std::int64_t, std::int64_t> length_counts_;  // how many nodes have this many tokens
+  std::map<std::string, std::unique_ptr<Node>> roots_;
+  Recency recency_;  // nodes with a tail
+  PrefixCacheStats stats_;
 };
 
 }  // namespace plumb

@@ -43,6 +43,9 @@ struct Sequence {
   SequencePages pages;
   std::int64_t window_reserved = 0;  // window pages set aside for it
   std::int64_t next_tokens = 0;      // in the pass being built
+  // Page borders that lie inside the pass being built, and the open part there.
+  std::vector<OpenSnapshot> snapshots;
+  std::vector<std::vector<float>> snapshot_open;
   std::vector<TokenScore> prompt_scores;
   std::optional<SeenTokens> seen;  // when the request's sampling adjusts logits
   Usage usage;
@@ -105,7 +108,9 @@ class Runtime final : public Generator {
   std::vector<Sequence*> choose_batch();
   void run_pass(const std::vector<Sequence*>& batch);
   void take_logits(Sequence& sequence, View<const float, 2> logits);
-  void store_prefix(Sequence& sequence);
+  void place_snapshots(Sequence& sequence);
+  void store_borders(Sequence& sequence);
+  void store_prefix(Sequence& sequence, const SequenceState& state);
   void finish(Sequence& sequence, Finish reason);
 
   const RuntimeOptions options_;
@@ -313,13 +318,15 @@ void Runtime::run_pass(const std::vector<Sequence*>& batch) {
     const auto tokens = std::span(sequence->tokens)
                             .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(sequence->next_tokens));
     const bool score = sequence->request.prompt_logprobs && sequence->prefilling();
-    sequences.push_back({&sequence->pages.state, tokens, score, nullptr});
+    place_snapshots(*sequence);
+    sequences.push_back({&sequence->pages.state, tokens, score, nullptr, sequence->snapshots});
   }
   const Batch pass{sequences, &batch.front()->request.settings};
   const std::int64_t vocab = engine_.config().vocab_size;
   const std::int64_t rows = Engine::logits_rows(pass);
   logits_.resize(static_cast<std::size_t>(rows * vocab));
   const View<float, 2> logits(logits_.data(), {rows, vocab});
+  pages_.before_writes();
   engine_.forward(pass, logits);
 
   std::int64_t row = 0;
@@ -334,19 +341,18 @@ void Runtime::run_pass(const std::vector<Sequence*>& batch) {
 void Runtime::take_logits(Sequence& sequence, View<const float, 2> logits) {
   const std::int64_t length = sequence.pages.state.length;
   const GenerateRequest& request = sequence.request;
-  free_old_window(pools_, sequence.pages);
   const auto row = [&](std::int64_t i) { return std::span(logits.row(i), static_cast<std::size_t>(logits.extent(1))); };
   const bool was_prompt = length <= sequence.prompt_tokens();
   if (was_prompt && request.prompt_logprobs) {
     const std::int64_t begin = length - logits.extent(0);
     for (std::int64_t p = begin; p < std::min(length, sequence.prompt_tokens() - 1); ++p)
-      sequence.prompt_scores.push_back(
-          score_token(row(p - begin), sequence.tokens[static_cast<std::size_t>(p) + 1], request.top_logprobs,
-                      request.settings));
+      sequence.prompt_scores.push_back(score_token(row(p - begin), sequence.tokens[static_cast<std::size_t>(p) + 1],
+                                                   request.top_logprobs, request.settings));
   }
   for (const float logit : logits.span())
     if (!std::isfinite(logit)) return finish(sequence, Finish::failed);
-  if (length % kPageTokens == 0) store_prefix(sequence);
+  store_borders(sequence);
+  free_old_window(pools_, sequence.pages);
   if (sequence.prefilling()) return;
   if (length == sequence.prompt_tokens() && request.prompt_logprobs)
     sequence.sink->on_prompt_scores(std::move(sequence.prompt_scores));
@@ -375,17 +381,42 @@ std::int32_t Runtime::draw(Sequence& sequence, std::span<const float> logits) {
   return token;
 }
 
-void Runtime::store_prefix(Sequence& sequence) {
-  const std::int64_t length = sequence.pages.state.length;
+// Tails are taken at every page border that the pass crosses; the last ones, when all of them would not fit the cache.
+void Runtime::place_snapshots(Sequence& sequence) {
+  sequence.snapshots.clear();
+  if (!sequence.request.settings.on(switch_index("prefix_cache"))) return;
+  const std::int64_t begin = sequence.pages.state.length, end = begin + sequence.next_tokens;
+  const std::int64_t fitting = options_.prefix_bytes / (engine_.layout().tail_floats() * 4);
+  const std::int64_t last = (end - 1) / kPageTokens;
+  const std::int64_t count = std::min(last - begin / kPageTokens, fitting);
+  sequence.snapshot_open.resize(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i)
+    sequence.snapshots.push_back(
+        {(last - count + 1 + i) * kPageTokens, &sequence.snapshot_open[static_cast<std::size_t>(i)]});
+}
+
+// Stores the page borders that the last pass crossed. Window rows of the whole pass are still there.
+void Runtime::store_borders(Sequence& sequence) {
+  SequenceState& state = sequence.pages.state;
+  for (const OpenSnapshot& snapshot : sequence.snapshots) {
+    const SequenceState at{snapshot.length, state.pages, state.window_pages, std::move(*snapshot.open)};
+    store_prefix(sequence, at);
+  }
+  sequence.snapshots.clear();
+  if (state.length % kPageTokens == 0) store_prefix(sequence, state);
+}
+
+void Runtime::store_prefix(Sequence& sequence, const SequenceState& state) {
+  const std::int64_t length = state.length;
   if (length == 0 || !sequence.request.settings.on(switch_index("prefix_cache"))) return;
   cache_.insert(sequence.key, std::span(sequence.tokens).first(static_cast<std::size_t>(length)),
                 std::span(sequence.pages.pages).first(static_cast<std::size_t>(pages_for(length))), engine_.layout(),
-                sequence.pages.state);
+                state);
 }
 
 void Runtime::finish(Sequence& sequence, Finish reason) {
   if (!sequence.pages.pages.empty()) {
-    if (reason != Finish::failed) store_prefix(sequence);  // nobody may start from such a state
+    if (reason != Finish::failed) store_prefix(sequence, sequence.pages.state);  // nobody may start from such a state
     release_all(pools_, sequence.pages);
     window_free_ += sequence.window_reserved;
   }

@@ -12,9 +12,8 @@ namespace plumb {
 
 /// What a runtime plans its memory for. Zero means: derived from the model.
 struct RuntimeOptions {
-  std::int64_t max_context_tokens = 0;  // of one request; 0: the config's max_position_embeddings
-  // Of prefill.chunked, at least 1; a multiple of 128 leaves a stored prefix at every page border.
-  std::int64_t chunk_tokens = 128;
+  std::int64_t max_context_tokens = 0;    // of one request; 0: the config's max_position_embeddings
+  std::int64_t chunk_tokens = 128;        // of prefill.chunked, at least 1
   int max_running = 16;                   // sequences in flight
   int max_waiting = 256;                  // beyond that: overloaded
   std::int64_t pool_tokens = 0;           // of all pages; 0: twice max_context_tokens

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "engine/state.h"
 
 namespace plumb {
 namespace {
@@ -170,6 +171,29 @@ TEST(Runtime, AFollowUpHitsAllButTheLastToken) {
   EXPECT_EQ(first.usage.cached_tokens, 0);
   EXPECT_EQ(second.usage.cached_tokens, 333 + 4);  // the fifth token was drawn but never computed
   expect_same(second, cold_solo(request), "second");
+}
+
+// Every page border becomes a stored prefix, however the passes were cut: in one piece, or in chunks that end
+// elsewhere.
+TEST(Runtime, PageBordersInsideAPassAreStored) {
+  for (const std::int64_t chunk : {0, 100, 300}) {
+    Rng rng{13};
+    const auto runtime = tiny_runtime({.chunk_tokens = std::max<std::int64_t>(1, chunk)});
+    GenerateRequest request{.prompt = random_prompt(rng, 700), .max_tokens = 2, .settings = Settings::defaults()};
+    if (chunk == 0) {
+      ASSERT_TRUE(request.settings.set("prefill.chunked", "off"));
+    }
+    request.sampling.temperature = 0;
+    send(*runtime, request)->wait();
+    for (const std::size_t shared : {640u, 639u, 400u, 128u, 127u}) {
+      GenerateRequest fork = request;
+      fork.prompt.resize(shared);
+      fork.prompt.push_back(request.prompt[shared] == 3 ? 4 : 3);
+      const Reply reply = send(*runtime, fork)->wait();
+      EXPECT_EQ(reply.usage.cached_tokens, static_cast<std::int64_t>(shared / kPageTokens * kPageTokens));
+      expect_same(reply, cold_solo(fork), fmt::format("chunk {}, {} shared", chunk, shared));
+    }
+  }
 }
 
 TEST(Runtime, GeneratedAndScoredLogProbabilitiesAgreeToTheBit) {

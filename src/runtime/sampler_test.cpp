@@ -20,9 +20,7 @@ std::int32_t sample(std::span<const float> logits, const Sampling& sampling, std
   return sample_token(logits, sampling, position, kOff);
 }
 
-TEST(Sampler, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
-  EXPECT_EQ(sample(kLogits, {.temperature = 0}, 7), 1);
-}
+TEST(Sampler, GreedyTakesTheLargestAndTheLowestIdAmongEquals) { EXPECT_EQ(sample(kLogits, {.temperature = 0}, 7), 1); }
 
 TEST(Sampler, TheDrawIsAFunctionOfSeedAndPosition) {
   std::set<std::int32_t> drawn;
@@ -139,11 +137,11 @@ TEST(AdjustLogits, FollowsTheFormulaInItsOrder) {
                           .logit_bias = {{0, -2.0f}, {1, 1.0f}, {4, 8.0f}}};
   std::array<float, 5> logits = kLogits;
   adjust_logits(logits, sampling, seen);
-  EXPECT_EQ(logits[0], (1.0f - 2.0f) * 2);                 // prompt: repetition alone, on the biased logit
+  EXPECT_EQ(logits[0], (1.0f - 2.0f) * 2);                     // prompt: repetition alone, on the biased logit
   EXPECT_EQ(logits[1], (3.0f + 1.0f) / 2 - 2 * 0.25f - 0.5f);  // generated twice
-  EXPECT_EQ(logits[2], 3.0f);                              // neither seen nor biased
-  EXPECT_EQ(logits[3], -2.0f * 2 - 0.25f - 0.5f);          // prompt, and generated once
-  EXPECT_EQ(logits[4], 8.5f);                              // biased alone
+  EXPECT_EQ(logits[2], 3.0f);                                  // neither seen nor biased
+  EXPECT_EQ(logits[3], -2.0f * 2 - 0.25f - 0.5f);              // prompt, and generated once
+  EXPECT_EQ(logits[4], 8.5f);                                  // biased alone
 }
 
 TEST(AdjustLogits, NeutralSamplingIsKnownAndExtremesStayFinite) {

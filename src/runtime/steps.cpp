@@ -47,22 +47,22 @@ void start_cold(const PrefixStart& start) {
 void start_from_prefix(const PrefixStart& start) {
   start_cold(start);
   const auto longest = static_cast<std::int64_t>(start.prompt.size()) - 1;
-  const PrefixNode* node = start.cache->find(*start.key, start.prompt, longest);
-  if (node == nullptr) return;
+  const PrefixHit hit = start.cache->find(*start.key, start.prompt, longest);
+  if (hit.length == 0) return;
   SequencePages& sequence = *start.sequence;
   PagePool& pool = *start.pools.pages;
-  const auto length = static_cast<std::int64_t>(node->tokens.size());
-  const auto full_pages = static_cast<std::size_t>(length / kPageTokens);
+  const auto full_pages = static_cast<std::size_t>(hit.length / kPageTokens);
   for (std::size_t i = 0; i < full_pages; ++i) {
-    pool.share(node->pages[i]);
+    pool.share(hit.pages[i]);
     pool.release(sequence.pages[i]);
-    sequence.pages[i] = node->pages[i];
-    sequence.state.pages[i] = pool.data(node->pages[i]);
+    sequence.pages[i] = hit.pages[i];
+    sequence.state.pages[i] = pool.data(hit.pages[i]);
   }
-  if (full_pages < node->pages.size())
-    std::copy_n(pool.data(node->pages[full_pages]), pool.page_floats(), sequence.state.pages[full_pages]);
-  ensure_window(start.pools, sequence, std::max<std::int64_t>(0, length - (start.pools.layout->window() - 1)), length);
-  restore_tail(*start.pools.layout, node->tail, length, sequence.state);
+  if (full_pages < hit.pages.size())
+    std::copy_n(pool.data(hit.pages[full_pages]), pool.page_floats(), sequence.state.pages[full_pages]);
+  ensure_window(start.pools, sequence, std::max<std::int64_t>(0, hit.length - (start.pools.layout->window() - 1)),
+                hit.length);
+  restore_tail(*start.pools.layout, hit.tail, hit.length, sequence.state);
 }
 
 std::int64_t prefill_whole(const PrefillStep& step) { return step.prompt_tokens - step.state->length; }

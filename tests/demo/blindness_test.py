@@ -6,7 +6,8 @@ process exists the investigator is stopped (SIGSTOP); once the server listens, e
 environments of all processes, the case folder, the server's log, its switches, its metrics. All of it must be equal, but for
 process ids, times, ports and the envelope's hash.
 
-Usage: blindness_test.py BUILD
+Usage: blindness_test.py BUILD       compares the runs
+       blindness_test.py --self-test   the comparison finds one changed word in each source it reads
 """
 import json
 import os
@@ -106,7 +107,34 @@ def differences(a, b, where=""):
         yield f"{where}: {a!r} != {b!r}"
 
 
+def self_test():
+    """A word that tells the plant, put into any one of the sources, is found; what may move is not."""
+    def seen(leak=None, moving="9f86d0"):
+        sources = {"switches": '{"counts": 0}', "models": "{}", "info": f'{{"uptime_s": {len(moving)}.5}}',
+                   "metrics": ["plumb_pages 4"], "log": f"on http://127.0.0.1:1234\n{moving}", "environ": ["A=1"],
+                   "processes": [["plumb-faulty", "serve"]], "maps": ["/lib/x.so"], "case": {"plan.json": moving}}
+        if leak == "case":
+            sources["case"]["plan.json"] += " splitk-merge"
+        elif leak in ("processes",):
+            sources[leak][0].append("splitk-merge")
+        elif leak and isinstance(sources[leak], list):
+            sources[leak].append("splitk-merge")
+        elif leak:
+            sources[leak] += " splitk-merge"
+        return settle(sources, [moving])
+
+    honest = seen()
+    assert not list(differences(honest, seen(moving="0a1b2c3d"))), "what may move was taken for a leak"
+    for source in honest:
+        assert list(differences(honest, seen(leak=source))), f"a leak in {source} was not found"
+    leaking = ["plumb_up 1", "plumb_pages 5"]
+    assert metrics_that_may_not_tell("\n".join(leaking)) == sorted(leaking), "a metric that may tell was dropped"
+    return 0
+
+
 def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
     build = Build(sys.argv[1])
     problems = []
     with tempfile.TemporaryDirectory() as folder:
