@@ -70,6 +70,9 @@ class Encoding {
   /// Tokens that no answer of a chat has: one that is drawn shows that something is damaged, and ends the answer.
   virtual std::vector<std::int32_t> never_in_answers() const { return {}; }
 
+  /// A special token whose text the reader of answers needs.
+  virtual bool is_read_in_answers(std::int32_t /*id*/) const { return false; }
+
   /// The whole prompt of messages without options.
   Result<std::vector<std::int32_t>> render_chat(std::span<const ChatMessage> messages) const;
 };

@@ -69,6 +69,9 @@ class PhantomEncoding final : public Encoding {
   bool is_special(std::int32_t id) const override {
     return std::find(specials_.begin(), specials_.end(), id) != specials_.end();
   }
+  bool is_read_in_answers(std::int32_t id) const override {
+    return id == ids_.at("<call>") || id == ids_.at("</call>");
+  }
   std::int32_t bos() const override { return bos_; }
   std::int32_t eos() const override { return eos_; }
   std::int64_t vocab_size() const override { return static_cast<std::int64_t>(bytes_.size()); }

@@ -58,6 +58,10 @@ class V4Encoding final : public Encoding {
     return ids;
   }
 
+  bool is_read_in_answers(std::int32_t token) const override {
+    return std::find(std::begin(read_), std::end(read_), token) != std::end(read_);
+  }
+
   /// The ids of pieces. `literal`: only control pieces are control tokens; else whatever has the text of one, as the
   /// reference tokenises the joined text.
   void append_pieces(const std::vector<TextPiece>& pieces, bool literal, std::vector<std::int32_t>& ids) const {
@@ -95,6 +99,7 @@ class V4Encoding final : public Encoding {
   const Tokenizer tokenizer_;
   const V4Profile profile_;
   const std::int32_t bos_, eos_;
+  const std::int32_t read_[3] = {id(v4::kThink), id(v4::kEndThink), id(v4::kDsml)};
 };
 
 void append_field(std::string& key, std::string_view text) {
