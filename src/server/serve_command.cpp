@@ -1,5 +1,6 @@
 #include "server/serve_command.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -24,6 +26,8 @@ namespace {
 constexpr int kExitClean = 0;
 constexpr int kExitError = 3;
 constexpr std::chrono::milliseconds kStopGrace{10000};
+constexpr std::int64_t kMostConnections = 1 << 20;
+constexpr std::int64_t kOtherDescriptors = 64;  // of the model's files, the log and the system
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 
@@ -73,6 +77,17 @@ class StopSignal {
   std::array<struct sigaction, kSignals.size()> old_{};
 };
 
+// Twice the connections may be open for a moment: those beyond the limit are told so. A system that does not allow so
+// many is told about, for then new clients wait instead.
+void allow_descriptors(std::int64_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(count)) return;
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(count));
+  const bool raised = ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+  if (!raised || limit.rlim_cur < static_cast<rlim_t>(count))
+    spdlog::warn("the system allows fewer than {} open files: with more connections new ones will wait", count);
+}
+
 std::shared_ptr<spdlog::logger> stderr_logger() {
   auto logger = std::make_shared<spdlog::logger>("plumb", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%l: %v");
@@ -89,6 +104,7 @@ std::vector<std::pair<std::string, std::string>> shown_arguments(const ServeOpti
           {"set", fmt::format("{}", fmt::join(options.sets, " "))},
           {"max_logprobs", std::to_string(options.max_logprobs)},
           {"served_model_name", options.served_model_name.value_or("")},
+          {"max_connections", std::to_string(options.max_connections)},
           {"threads", number(options.threads)},
           {"max_context", number(options.max_context)},
           {"chunk_tokens", number(options.chunk_tokens)},
@@ -102,6 +118,8 @@ Result<void> check(const ServeOptions& options) {
     return error("--role {}: not built yet; only unified is", options.role);
   if (options.role != "unified") return error("--role {}: there are unified, prefill and decode", options.role);
   if (options.port < 0 || options.port > 65535) return error("--port {}: must be between 0 and 65535", options.port);
+  if (options.max_connections < 1 || options.max_connections > kMostConnections)
+    return error("--max-connections {}: must be between 1 and {}", options.max_connections, kMostConnections);
   if (options.max_logprobs < -1 || options.max_logprobs > kMaxInt)
     return error("--max-logprobs {}: must be between -1 and {}", options.max_logprobs, kMaxInt);
   return {};
@@ -120,6 +138,8 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   HttpOptions http;
   http.host = options.host;
   http.port = static_cast<std::uint16_t>(options.port);
+  http.max_connections = static_cast<std::size_t>(options.max_connections);
+  allow_descriptors(2 * options.max_connections + kOtherDescriptors);
   ServiceOptions service;
   service.limits.max_logprobs = options.max_logprobs;
   service.limits.settings = *settings;
@@ -153,6 +173,9 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       -1, kMaxInt);
   app.add_option("--served-model-name", options.served_model_name,
                  "model id; requests for another one are refused with 404");
+  takes_whole(app.add_option("--max-connections", options.max_connections, "open connections; more get a 503")
+                  ->capture_default_str(),
+              1, kMostConnections);
   takes_whole(app.add_option("--threads", options.threads, "threads that compute; 0: all cores"), 0, kMaxInt);
   takes_whole(app.add_option("--max-context", options.max_context, "tokens of a request, prompt and completion"), 0,
               kMaxInt64);

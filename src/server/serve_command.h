@@ -28,6 +28,7 @@ struct ServeOptions {
   std::vector<std::string> sets;  // NAME=on|off[@LAYERS], in order
   std::int64_t max_logprobs = 20;
   std::optional<std::string> served_model_name;
+  std::int64_t max_connections = 2048;
   // Limits of the engine; 0: its own choice.
   int threads = 0;
   std::int64_t max_context = 0;   // tokens of a request, prompt and completion
