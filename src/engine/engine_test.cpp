@@ -80,14 +80,21 @@ void run_crowd(Engine& engine, const Settings& settings, std::vector<Member>& me
   FAIL() << "the crowd did not finish";
 }
 
-TEST(Engine, ChunksCrowdsTransplantsAndThreadsDoNotChangeABit) {
+class EngineOn : public testing::TestWithParam<Backend> {};
+class ObserverOn : public testing::TestWithParam<Backend> {};
+const auto kBackends = testing::Values(Backend::ref, Backend::cpu);
+std::string name_of(const testing::TestParamInfo<Backend>& info) { return std::string(backend_name(info.param)); }
+INSTANTIATE_TEST_SUITE_P(Backends, EngineOn, kBackends, name_of);
+INSTANTIATE_TEST_SUITE_P(Backends, ObserverOn, kBackends, name_of);
+
+TEST_P(EngineOn, ChunksCrowdsTransplantsAndThreadsDoNotChangeABit) {
   for (std::uint64_t seed = 1; seed <= (kSlowBuild ? 3 : 8); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto model = random_model(seed);
     Rng rng{derive_seed(seed, "crowd")};
-    Engine solo(model, std::make_shared<InlineExecutor>());
+    Engine solo(model, std::make_shared<InlineExecutor>(), GetParam());
     const auto pool = std::make_shared<ThreadPool>(static_cast<int>(rng.between(1, 3)));
-    Engine engine(model, pool);
+    Engine engine(model, pool, GetParam());
     for (const Settings& settings : all_settings()) {
       SCOPED_TRACE(settings.key());
       std::vector<Member> members(static_cast<std::size_t>(rng.between(1, 4)));
@@ -102,7 +109,7 @@ TEST(Engine, ChunksCrowdsTransplantsAndThreadsDoNotChangeABit) {
   }
 }
 
-TEST(Engine, BitsAreTheSameOnEveryInstructionSet) {
+TEST_P(EngineOn, BitsAreTheSameOnEveryInstructionSet) {
   const Isa before = best_isa();
   for (std::uint64_t seed = 21; seed <= 23; ++seed) {
     const auto model = random_model(seed);
@@ -113,7 +120,7 @@ TEST(Engine, BitsAreTheSameOnEveryInstructionSet) {
       for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
         if (!has_isa(isa)) continue;
         force_isa(isa);
-        Engine engine(model, std::make_shared<InlineExecutor>());
+        Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
         const std::vector<float> logits = run_prompt(engine, ids, 0, settings, nullptr);
         if (want.empty()) want = logits;
         EXPECT_TRUE(same_bits(logits, want)) << static_cast<int>(isa);
@@ -123,9 +130,9 @@ TEST(Engine, BitsAreTheSameOnEveryInstructionSet) {
   force_isa(before);
 }
 
-TEST(Engine, FusedIndexerIsBitEqualAndSplitKIsClose) {
+TEST_P(EngineOn, FusedIndexerIsBitEqualAndSplitKIsClose) {
   const auto model = load_test_model("tests/golden/tiny-random-a");
-  Engine engine(model, std::make_shared<InlineExecutor>());
+  Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
   Rng rng{31};
   const std::vector<std::int32_t> ids = random_ids(model->config, 300, rng);
   Settings fused, split;
@@ -138,9 +145,9 @@ TEST(Engine, FusedIndexerIsBitEqualAndSplitKIsClose) {
   EXPECT_LE(difference(on, off).relative, 1e-6);
 }
 
-TEST(Engine, ATailSavedAtAnyLengthContinuesAsIfItHadNeverStopped) {
+TEST_P(EngineOn, ATailSavedAtAnyLengthContinuesAsIfItHadNeverStopped) {
   const auto model = load_test_model("tests/golden/tiny-random-a");
-  Engine engine(model, std::make_shared<InlineExecutor>());
+  Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
   Rng rng{41};
   constexpr std::int64_t kLength = 262;  // every residue of 128 twice
   const std::vector<std::int32_t> ids = random_ids(model->config, kLength + 6, rng);
@@ -164,10 +171,10 @@ TEST(Engine, ATailSavedAtAnyLengthContinuesAsIfItHadNeverStopped) {
 }
 
 // A snapshot inside a pass is the open part that a pass ending there would have left, at every length.
-TEST(Engine, ASnapshotInsideAPassIsWhatAPassEndingThereLeaves) {
+TEST_P(EngineOn, ASnapshotInsideAPassIsWhatAPassEndingThereLeaves) {
   for (std::uint64_t seed = 51; seed <= 54; ++seed) {
     const auto model = random_model(seed);
-    Engine engine(model, std::make_shared<InlineExecutor>());
+    Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
     Rng rng{seed};
     const std::int64_t before = rng.between(0, 70), length = before + 200;
     const std::vector<std::int32_t> ids = random_ids(model->config, length, rng);
@@ -198,9 +205,9 @@ TEST(Engine, ASnapshotInsideAPassIsWhatAPassEndingThereLeaves) {
   }
 }
 
-TEST(Engine, WindowPagesThatLeftTheWindowAreNotRead) {
+TEST_P(EngineOn, WindowPagesThatLeftTheWindowAreNotRead) {
   const auto model = load_test_model("tests/golden/tiny-random-a");
-  Engine engine(model, std::make_shared<InlineExecutor>());
+  Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
   Rng rng{42};
   const std::vector<std::int32_t> ids = random_ids(model->config, 400, rng);
   const Settings settings = Settings::defaults();
@@ -237,10 +244,10 @@ class Watcher final : public Observer {
   std::string overwrite_;
 };
 
-TEST(Observer, WatchingChangesNoBitAndNoSide) {
+TEST_P(ObserverOn, WatchingChangesNoBitAndNoSide) {
   for (std::uint64_t seed = 51; seed <= 54; ++seed) {
     const auto model = random_model(seed);
-    Engine engine(model, std::make_shared<ThreadPool>(2));
+    Engine engine(model, std::make_shared<ThreadPool>(2), GetParam());
     Rng rng{seed};
     const std::vector<std::int32_t> ids = random_ids(model->config, 140, rng);
     for (const Settings& settings : all_settings()) {
@@ -262,9 +269,9 @@ TEST(Observer, WatchingChangesNoBitAndNoSide) {
   }
 }
 
-TEST(Observer, WhatItWritesIsWhatFollowsUse) {
+TEST_P(ObserverOn, WhatItWritesIsWhatFollowsUse) {
   const auto model = random_model(61);
-  Engine engine(model, std::make_shared<InlineExecutor>());
+  Engine engine(model, std::make_shared<InlineExecutor>(), GetParam());
   Rng rng{61};
   const std::vector<std::int32_t> ids = random_ids(model->config, 80, rng);
   Watcher names;
@@ -277,9 +284,9 @@ TEST(Observer, WhatItWritesIsWhatFollowsUse) {
   }
 }
 
-TEST(Observer, SeesItsOwnSequenceOnlyWithPositionsOfThatSequence) {
+TEST_P(ObserverOn, SeesItsOwnSequenceOnlyWithPositionsOfThatSequence) {
   const auto model = random_model(71);
-  Engine engine(model, std::make_shared<ThreadPool>(2));
+  Engine engine(model, std::make_shared<ThreadPool>(2), GetParam());
   Rng rng{71};
   const std::vector<std::int32_t> a = random_ids(model->config, 33, rng), b = random_ids(model->config, 57, rng);
   TraceCollector solo, crowd;

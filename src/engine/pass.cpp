@@ -8,7 +8,6 @@
 #include "ops/embed/embed.h"
 #include "ops/head/head.h"
 #include "ops/hyper_connection/hyper_connection.h"
-#include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 
@@ -45,13 +44,14 @@ void RowTensor::resize(std::int64_t rows, std::int64_t width) {
   data_.resize(static_cast<std::size_t>(rows * width));
 }
 
-Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor,
+Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
            const Batch& batch)
     : config_(model.config),
       weights_(model.weights),
       prepared_(prepared),
       layout_(layout),
       executor_(executor),
+      backend_(backend),
       settings_(*batch.settings) {
   for (const BatchSequence& in : batch.sequences) {
     const auto rows = static_cast<std::int64_t>(in.tokens.size());
@@ -84,17 +84,17 @@ void Pass::fill_table(std::span<const double> frequencies, std::vector<double>& 
   const std::int64_t half = config_.rope_dim / 2;
   table.resize(static_cast<std::size_t>(rows_ * half * 2));
   each_part(rows_, false, [&](const Part& part) {
-    rope_table_ref({.first = part.first_position(),
-                    .step = 1,
-                    .frequencies = frequencies,
-                    .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
+    op<&rope_table_ref>()({.first = part.first_position(),
+                           .step = 1,
+                           .frequencies = frequencies,
+                           .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
   });
 }
 
 void Pass::embed() {
   embedded_.resize(rows_, config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    embed_ref(
+    op<&embed_ref>()(
         {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
          .table = weights_.embedding.view(),
          .out = embedded_.view(begin, end)});
@@ -102,7 +102,7 @@ void Pass::embed() {
   show(-1, "embed", embedded_, {config_.hidden_size});
   streams_.resize(rows_, config_.hc_mult * config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    expand_streams_ref({.x = embedded_.view(begin, end), .streams = streams_.view(begin, end, config_.hc_mult)});
+    op<&expand_streams_ref>()({.x = embedded_.view(begin, end), .streams = streams_.view(begin, end, config_.hc_mult)});
   });
 }
 
@@ -131,16 +131,16 @@ void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
   comb_.resize(rows_, n * n);
   collapsed_.resize(rows_, config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    hc_pre_ref({.streams = streams_.view(begin, end, n),
-                .fn = weights.fn.view(),
-                .base = weights.base.view(),
-                .scale = weights.scale.view(),
-                .eps = config_.rms_norm_eps,
-                .hc_eps = config_.hc_eps,
-                .iters = config_.hc_sinkhorn_iters,
-                .post = post_.view(begin, end),
-                .comb = comb_.view(begin, end, n),
-                .collapsed = collapsed_.view(begin, end)});
+    op<&hc_pre_ref>()({.streams = streams_.view(begin, end, n),
+                       .fn = weights.fn.view(),
+                       .base = weights.base.view(),
+                       .scale = weights.scale.view(),
+                       .eps = config_.rms_norm_eps,
+                       .hc_eps = config_.hc_eps,
+                       .iters = config_.hc_sinkhorn_iters,
+                       .post = post_.view(begin, end),
+                       .comb = comb_.view(begin, end, n),
+                       .collapsed = collapsed_.view(begin, end)});
   });
   if (!observed_) return;
   show(layer, fmt::format("{}.post", port).c_str(), post_, {n});
@@ -151,10 +151,10 @@ void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
 void Pass::hc_post() {
   const std::int64_t n = config_.hc_mult;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    hc_post_ref({.y = y_.view(begin, end),
-                 .post = post_.view(begin, end),
-                 .comb = comb_.view(begin, end, n),
-                 .streams = streams_.view(begin, end, n)});
+    op<&hc_post_ref>()({.y = y_.view(begin, end),
+                        .post = post_.view(begin, end),
+                        .comb = comb_.view(begin, end, n),
+                        .streams = streams_.view(begin, end, n)});
   });
 }
 
@@ -184,33 +184,37 @@ void Pass::head(View<float, 2> logits) {
     for (std::int64_t i = begin, next; i < end; i = next) {
       const std::int64_t row = row_of[static_cast<std::size_t>(i)];
       for (next = i + 1; next < end && row_of[static_cast<std::size_t>(next)] == row + next - i;) ++next;
-      hc_head_ref({.streams = streams_.view(row, row + next - i, n),
-                   .fn = weights_.head_hc_fn.view(),
-                   .base = weights_.head_hc_base.view(),
-                   .scale = weights_.head_hc_scale.view(),
-                   .eps = config_.rms_norm_eps,
-                   .hc_eps = config_.hc_eps,
-                   .out = mixed.view(i, next)});
+      op<&hc_head_ref>()({.streams = streams_.view(row, row + next - i, n),
+                          .fn = weights_.head_hc_fn.view(),
+                          .base = weights_.head_hc_base.view(),
+                          .scale = weights_.head_hc_scale.view(),
+                          .eps = config_.rms_norm_eps,
+                          .hc_eps = config_.hc_eps,
+                          .out = mixed.view(i, next)});
     }
   });
   show_rows("hc_head_out", mixed.row(0), d);
   each_rows(count, [&](std::int64_t begin, std::int64_t end) {
-    rms_norm_ref({.x = mixed.view(begin, end),
-                  .weight = weights_.norm.view(),
-                  .eps = config_.rms_norm_eps,
-                  .out = normed.view(begin, end)});
+    op<&rms_norm_ref>()({.x = mixed.view(begin, end),
+                         .weight = weights_.norm.view(),
+                         .eps = config_.rms_norm_eps,
+                         .out = normed.view(begin, end)});
   });
   show_rows("final_norm_out", normed.row(0), d);
-  each_rows(count, [&](std::int64_t begin, std::int64_t end) {
-    linear_ref({.x = normed.view(begin, end), .weight = weights_.head.view(), .out = logits.rows(begin, end)});
+  each_tile(count, config_.vocab_size, [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    op<&linear_ref>()({.x = normed.view(begin, end),
+                       .weight = weights_.head.view(),
+                       .out = logits.rows(begin, end),
+                       .outputs = outputs});
   });
   show_rows("logits", logits.data(), config_.vocab_size);
 }
 
 void Pass::linear(RowTensor& x, const Projection& weight, RowTensor& out) {
   out.resize(rows_, weight.view().extent(1));
-  each_rows([&](std::int64_t begin, std::int64_t end) {
-    linear_ref({.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end)});
+  each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    op<&linear_ref>()(
+        {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs});
   });
 }
 
@@ -218,19 +222,19 @@ void Pass::rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, s
   out.resize(rows_, x.width());
   const std::int64_t width = x.width() / heads;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    rms_norm_ref({.x = View<const float, 2>(x.row(begin), {(end - begin) * heads, width}),
-                  .weight = weight,
-                  .eps = config_.rms_norm_eps,
-                  .out = View<float, 2>(out.row(begin), {(end - begin) * heads, width})});
+    op<&rms_norm_ref>()({.x = View<const float, 2>(x.row(begin), {(end - begin) * heads, width}),
+                         .weight = weight,
+                         .eps = config_.rms_norm_eps,
+                         .out = View<float, 2>(out.row(begin), {(end - begin) * heads, width})});
   });
 }
 
 void Pass::rope(RowTensor& x, std::int64_t heads, bool inverse) {
   const std::int64_t half = config_.rope_dim / 2;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    rope_ref({.x = x.view(begin, end, heads),
-              .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
-              .inverse = inverse});
+    op<&rope_ref>()({.x = x.view(begin, end, heads),
+                     .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
+                     .inverse = inverse});
   });
 }
 

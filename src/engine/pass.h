@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "ops/experts/experts.h"
+#include "ops/linear/linear.h"
 #include "ops/paged_rows.h"
 
 namespace plumb {
@@ -47,7 +48,8 @@ class RowTensor {
 /// a time.
 class Pass {
  public:
-  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, const Batch& batch);
+  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
+       const Batch& batch);
   void run(View<float, 2> logits);
 
  private:
@@ -91,9 +93,18 @@ class Pass {
   void hc_pre(const HyperConnection& weights, const char* port, int layer);
   void hc_post();
   void linear(RowTensor& x, const Projection& weight, RowTensor& out);
+  // Runs body(rows begin, rows end, outputs) in parallel: parts of the rows, or of the outputs when rows are few.
+  template <class Body>
+  void each_tile(std::int64_t rows, std::int64_t outputs, Body&& body);
   void rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, std::int64_t heads = 1);
   void rope(RowTensor& x, std::int64_t heads, bool inverse);
   void fill_table(std::span<const double> frequencies, std::vector<double>& table);
+
+  // An op on the backend of this pass.
+  template <auto* Reference>
+  auto* op() const {
+    return on_backend<Reference>(backend_);
+  }
 
   // Runs body(begin, end) over the rows of the batch, in parallel.
   template <class Body>
@@ -122,6 +133,7 @@ class Pass {
   const Prepared& prepared_;
   const StateLayout& layout_;
   Executor& executor_;
+  const Backend backend_;
   const Settings& settings_;
   std::vector<Sequence> sequences_;
   std::int64_t rows_ = 0;

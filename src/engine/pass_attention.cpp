@@ -87,33 +87,34 @@ void Pass::compress_sequence(int layer, const CompressorWeights& weights, std::i
   };
   const CompressorState state = state_in(sequence.in.state->open);
   const View<float, 2> k = items.k.view(first_row, end_row), s = items.s.view(first_row, end_row);
-  position_bias_ref({.s = s, .bias = weights.position_bias.view(), .first_position = sequence.first_position});
+  op<&position_bias_ref>()({.s = s, .bias = weights.position_bias.view(), .first_position = sequence.first_position});
 
   const std::int64_t first_window = sequence.first_position / rate;
   const std::int64_t windows = (sequence.first_position + sequence.rows) / rate - first_window;
   RowTensor rows;
   rows.resize(windows, width);
   executor_.parallel_for(windows, [&](std::int64_t begin, std::int64_t end) {
-    compressor_ref({.k = k,
-                    .s = s,
-                    .state = state,
-                    .first_position = sequence.first_position,
-                    .rate = rate,
-                    .norm = weights.norm.view(),
-                    .eps = config_.rms_norm_eps,
-                    .frequencies = prepared_.compressed_frequencies,
-                    .first_window = first_window + begin,
-                    .rows = rows.view(begin, end)});
+    op<&compressor_ref>()({.k = k,
+                           .s = s,
+                           .state = state,
+                           .first_position = sequence.first_position,
+                           .rate = rate,
+                           .norm = weights.norm.view(),
+                           .eps = config_.rms_norm_eps,
+                           .frequencies = prepared_.compressed_frequencies,
+                           .first_window = first_window + begin,
+                           .rows = rows.view(begin, end)});
   });
   for (const OpenSnapshot& snapshot : sequence.in.snapshots) {
     const std::int64_t rows_before = snapshot.length - sequence.first_position;
-    compressor_carry_ref({.k = k.rows(0, rows_before),
-                          .s = s.rows(0, rows_before),
-                          .state = state_in(*snapshot.open),
-                          .first_position = sequence.first_position,
-                          .rate = rate});
+    op<&compressor_carry_ref>()({.k = k.rows(0, rows_before),
+                                 .s = s.rows(0, rows_before),
+                                 .state = state_in(*snapshot.open),
+                                 .first_position = sequence.first_position,
+                                 .rate = rate});
   }
-  compressor_carry_ref({.k = k, .s = s, .state = state, .first_position = sequence.first_position, .rate = rate});
+  op<&compressor_carry_ref>()(
+      {.k = k, .s = s, .state = state, .first_position = sequence.first_position, .rate = rate});
   if (windows == 0) return;
   show_to(sequence, layer, index ? "indexer.keys" : "compressed_kv", first_window, {windows, width}, rows.row(0),
           nullptr);
@@ -149,9 +150,9 @@ void Pass::select_part(int layer, bool fused, const Part& part) {
                      .seen = part.sequence->in.observer == nullptr ? nullptr : &seen,
                      .selected = {selected_.data() + part.begin * k, {rows, k}}};
   if (fused)
-    on_side<"indexer.fused">(args);
+    on_side<"indexer.fused">(backend_, args);
   else
-    off_side<"indexer.fused">(args);
+    off_side<"indexer.fused">(backend_, args);
 }
 
 void Pass::attend(int layer) {
@@ -176,9 +177,9 @@ void Pass::attend(int layer) {
         .out = heads_.view(part.begin, part.end, config_.heads),
         .scratch = &scratch};
     if (split)
-      on_side<"attention.split_k">(args);
+      on_side<"attention.split_k">(backend_, args);
     else
-      off_side<"attention.split_k">(args);
+      off_side<"attention.split_k">(backend_, args);
   });
   rope(heads_, config_.heads, true);
   show(layer, "attn_heads", heads_, {config_.heads, config_.head_dim});
@@ -188,9 +189,11 @@ void Pass::output_projection(int layer) {
   const AttentionWeights& weights = layer_weights(layer).attention;
   const std::int64_t groups = config_.o_groups;
   o_low_.resize(rows_, groups * config_.o_lora_rank);
-  each_rows([&](std::int64_t begin, std::int64_t end) {
-    grouped_linear_ref(
-        {.x = heads_.view(begin, end, groups), .weight = weights.o_a.view(), .out = o_low_.view(begin, end, groups)});
+  each_tile(rows_, o_low_.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    op<&grouped_linear_ref>()({.x = heads_.view(begin, end, groups),
+                               .weight = weights.o_a.view(),
+                               .out = o_low_.view(begin, end, groups),
+                               .outputs = outputs});
   });
   show(layer, "o_low", o_low_, {groups, config_.o_lora_rank});
   linear(o_low_, weights.o_b, y_);

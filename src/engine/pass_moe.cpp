@@ -16,22 +16,22 @@ void Pass::route(int layer) {
   };
   each_rows([&](std::int64_t begin, std::int64_t end) {
     if (layer_config(layer).moe == MoeKind::hash)
-      hash_experts_ref(
+      op<&hash_experts_ref>()(
           {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
            .table = weights.token_experts.view(),
            .experts = experts(begin, end)});
     else
-      select_experts_ref({.logits = router_logits_.view(begin, end),
-                          .bias = weights.router_bias.view(),
-                          .experts = experts(begin, end)});
+      op<&select_experts_ref>()({.logits = router_logits_.view(begin, end),
+                                 .bias = weights.router_bias.view(),
+                                 .experts = experts(begin, end)});
   });
   show(layer, "router.indices", experts_, k);
   router_weights_.resize(rows_, k);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    expert_weights_ref({.logits = router_logits_.view(begin, end),
-                        .experts = experts(begin, end),
-                        .scaling = config_.routed_scaling_factor,
-                        .weights = router_weights_.view(begin, end)});
+    op<&expert_weights_ref>()({.logits = router_logits_.view(begin, end),
+                               .experts = experts(begin, end),
+                               .scaling = config_.routed_scaling_factor,
+                               .weights = router_weights_.view(begin, end)});
   });
   show(layer, "router.weights", router_weights_, {k});
 }
@@ -40,17 +40,16 @@ void Pass::moe(int layer) {
   route(layer);
   const std::int64_t k = config_.experts_per_token;
   y_.resize(rows_, config_.hidden_size);
-  each_rows([&](std::int64_t begin, std::int64_t end) {
-    ExpertsScratch scratch;
-    experts_ref({.x = normed_.view(begin, end),
-                 .experts = View<const std::int32_t, 2>(experts_.data() + begin * k, {end - begin, k}),
-                 .weights = router_weights_.view(begin, end),
-                 .routed = prepared_.routed[static_cast<std::size_t>(layer)],
-                 .shared = prepared_.shared[static_cast<std::size_t>(layer)],
-                 .limit = config_.swiglu_limit,
-                 .out = y_.view(begin, end),
-                 .scratch = &scratch});
-  });
+  ExpertsScratch scratch;
+  op<&experts_ref>()({.x = normed_.view(),
+                      .experts = View<const std::int32_t, 2>(experts_.data(), {rows_, k}),
+                      .weights = router_weights_.view(),
+                      .routed = prepared_.routed[static_cast<std::size_t>(layer)],
+                      .shared = prepared_.shared[static_cast<std::size_t>(layer)],
+                      .limit = config_.swiglu_limit,
+                      .out = y_.view(),
+                      .scratch = &scratch,
+                      .executor = &executor_});
 }
 
 }  // namespace plumb

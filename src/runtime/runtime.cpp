@@ -279,7 +279,7 @@ bool Runtime::start(Sequence& sequence) {
   if (sequence.request.prompt_logprobs)
     start_cold(start);
   else
-    chosen_side<"prefix_cache">(sequence.request.settings, 0, start);
+    chosen_side<"prefix_cache">(sequence.request.settings, start);
   sequence.usage.cached_tokens = sequence.pages.state.length;
   return true;
 }
@@ -301,7 +301,7 @@ std::vector<Sequence*> Runtime::choose_batch() {
         if (budget <= 0) continue;
         const PrefillStep step{&engine_.layout(), &sequence.pages.state, sequence.prompt_tokens(),
                                options_.chunk_tokens};
-        sequence.next_tokens = chosen_side<"prefill.chunked">(settings, 0, step);
+        sequence.next_tokens = chosen_side<"prefill.chunked">(settings, step);
       }
       budget -= sequence.next_tokens;
       batch.push_back(&sequence);
@@ -450,7 +450,7 @@ Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> m
   if (plan.max_running < 1 || plan.max_waiting < 1)
     return error("max running {} and max waiting {}: both must be at least 1", plan.max_running, plan.max_waiting);
 
-  Engine engine(std::move(model), std::move(executor));
+  Engine engine(std::move(model), std::move(executor), plan.backend);
   const StateLayout& layout = engine.layout();
   const auto gib = [](std::int64_t count, std::int64_t floats) {
     return static_cast<double>(count) * static_cast<double>(floats) * 4 / (1 << 30);

@@ -6,12 +6,14 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "runtime/generator.h"
+#include "switches/backend.h"
 #include "weights/model.h"
 
 namespace plumb {
 
-/// What a runtime plans its memory for. Zero means: derived from the model.
+/// What computes, and what memory is planned for. Zero means: derived from the model.
 struct RuntimeOptions {
+  Backend backend = Backend::cpu;
   std::int64_t max_context_tokens = 0;    // of one request; 0: the config's max_position_embeddings
   std::int64_t chunk_tokens = 128;        // of prefill.chunked, at least 1
   int max_running = 16;                   // sequences in flight

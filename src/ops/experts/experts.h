@@ -4,7 +4,9 @@
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -22,14 +24,18 @@ struct ExpertsScratch {
   std::vector<float> x;            // gathered inputs
   std::vector<float> gate, up, down;
   std::vector<double> sums;
+  std::vector<std::int64_t> starts;  // cpu: where each expert's rows begin in `rows`
+  std::vector<float> hidden;         // cpu: gated products of all rows and experts
 };
 
 /// out[t] = shared(x[t]) + sum over the chosen experts e of weight[t, e] * mlp_e(x[t])
 ///   mlp(x) = down (silu(min(gate x, limit)) * clamp(up x, -limit, limit))
 ///
 /// x, out  [rows, d] f32 · experts [rows, k] i32 · weights [rows, k] f32
-/// The routed sum is an f64 chain in ascending expert id, the shared expert is added last (weight 1), rounded once. The
-/// outputs of each linear layer and the gated product are rounded to f32. The gate has no lower clamp.
+/// The routed sum is a chain in ascending expert id, the shared expert is added last (weight 1): f64, rounded once
+/// (ref); f32, fused multiply-adds (cpu). The outputs of each linear layer and the gated product are rounded to f32.
+/// The gate has no lower clamp.
+/// executor: where the op may spread its work; null: all on the calling thread, with `scratch`.
 /// Source: model specification 3.11.
 struct Experts {
   View<const float, 2> x;
@@ -40,10 +46,18 @@ struct Experts {
   double limit;
   View<float, 2> out;
   ExpertsScratch* scratch;
+  Executor* executor = nullptr;
 };
 void experts_ref(const Experts& a);
+/// Rows are grouped by expert, so that a pass reads each expert's weights once.
+void experts_cpu(const Experts& a);
+
+template <>
+inline constexpr auto kCpuTwin<&experts_ref> = &experts_cpu;
 
 /// gate[i] = silu(min(gate[i], limit)) * clamp(up[i], -limit, limit), f64, rounded to f32.
 void gated_product(std::span<float> gate, std::span<const float> up, double limit);
+/// The same in f32.
+void gated_product_cpu(std::span<float> gate, std::span<const float> up, float limit);
 
 }  // namespace plumb

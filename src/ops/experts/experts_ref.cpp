@@ -56,23 +56,9 @@ void gather_rows(const Experts& a, std::int32_t expert) {
       }
 }
 
-}  // namespace
-
-void gated_product(std::span<float> gate, std::span<const float> up, double limit) {
-  CHECK(gate.size() == up.size());
-  switch (best_isa()) {
-    case Isa::avx512:
-      return gated_avx512(gate.data(), up.data(), gate.size(), limit);
-    case Isa::avx2:
-      return gated_avx2(gate.data(), up.data(), gate.size(), limit);
-    case Isa::baseline:
-      return gated_baseline(gate.data(), up.data(), gate.size(), limit);
-  }
-}
-
-void experts_ref(const Experts& a) {
+// The rows of `a`, on this thread.
+void compute_rows(const Experts& a) {
   const std::int64_t rows = a.x.extent(0), d = a.x.extent(1);
-  CHECK(a.out.extents() == a.x.extents() && a.experts.extent(0) == rows && a.weights.extents() == a.experts.extents());
   ExpertsScratch& s = *a.scratch;
   s.sums.assign(static_cast<std::size_t>(rows * d), 0.0);
   for (std::size_t e = 0; e < a.routed.size(); ++e) {
@@ -89,6 +75,38 @@ void experts_ref(const Experts& a) {
   run_mlp(a.shared, a.x.data(), rows, a.limit, s);
   for (std::int64_t i = 0; i < rows * d; ++i)
     a.out.data()[i] = static_cast<float>(s.sums[static_cast<std::size_t>(i)] + s.down[static_cast<std::size_t>(i)]);
+}
+
+}  // namespace
+
+void gated_product(std::span<float> gate, std::span<const float> up, double limit) {
+  CHECK(gate.size() == up.size());
+  switch (best_isa()) {
+    case Isa::avx512:
+      return gated_avx512(gate.data(), up.data(), gate.size(), limit);
+    case Isa::avx2:
+      return gated_avx2(gate.data(), up.data(), gate.size(), limit);
+    case Isa::baseline:
+      return gated_baseline(gate.data(), up.data(), gate.size(), limit);
+  }
+}
+
+void experts_ref(const Experts& a) {
+  constexpr std::int64_t kRowTile = 8;
+  const std::int64_t rows = a.x.extent(0);
+  CHECK(a.out.extents() == a.x.extents() && a.experts.extent(0) == rows && a.weights.extents() == a.experts.extents());
+  if (a.executor == nullptr) return compute_rows(a);
+  a.executor->parallel_for((rows + kRowTile - 1) / kRowTile, [&](std::int64_t begin, std::int64_t end) {
+    ExpertsScratch scratch;
+    Experts part = a;
+    const std::int64_t first = begin * kRowTile, last = std::min(end * kRowTile, rows);
+    part.x = a.x.rows(first, last);
+    part.experts = a.experts.rows(first, last);
+    part.weights = a.weights.rows(first, last);
+    part.out = a.out.rows(first, last);
+    part.scratch = &scratch;
+    compute_rows(part);
+  });
 }
 
 }  // namespace plumb
