@@ -68,7 +68,7 @@ class Reader {
     expect(file, "", "version", {"1.0"});
     expect(file, "", "truncation", {nullptr}, nullptr);
     expect(file, "", "padding", {nullptr}, nullptr);
-    expect(file, "", "normalizer", {nullptr, json{{"type", "Sequence"}, {"normalizers", json::array()}}}, nullptr);
+    check_normalizer(file.value("normalizer", json()));
     check_pre_tokenizer(file.at("pre_tokenizer"));
     if (file.contains("post_processor") && !file["post_processor"].is_null())
       check_byte_level(file["post_processor"], "post_processor.");
@@ -106,6 +106,13 @@ class Reader {
     expect(part, path, "type", {"ByteLevel"});
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"})
       expect(part, path, flag, {true, false}, true);
+  }
+
+  static void check_normalizer(const json& part) {
+    if (part.is_null()) return;
+    expect(part, "normalizer.", "type", {"Sequence"});
+    known_keys(part, "normalizer.", {"type", "normalizers"});
+    if (part.at("normalizers") != json::array()) refuse("normalizer.normalizers is not empty; none is supported");
   }
 
   static void check_pre_tokenizer(const json& part) {
