@@ -98,8 +98,8 @@ void Bpe::append_ids(std::string_view piece, Scratch& scratch, std::vector<std::
 }
 
 void Bpe::merge(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols_;
+  auto& heap = scratch.heap_;
   symbols.clear();
   heap.clear();
   const std::size_t end = piece.size();

@@ -36,8 +36,8 @@ class Bpe {
       std::size_t at;
       bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
     };
-    std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
   };
 
   /// Appends the ids of a piece. O(n log n) in its bytes.
