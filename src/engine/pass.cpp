@@ -10,6 +10,7 @@
 #include "ops/hyper_connection/hyper_connection.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/rope_stored/rope_stored.h"
 
 namespace plumb {
 namespace {
@@ -25,9 +26,17 @@ std::vector<double> frequencies(const ModelConfig& config, const RopeProfile& pr
                            .beta_slow = profile.beta_slow});
 }
 
+std::vector<double> all_angles(const ModelConfig& config, std::span<const double> frequencies) {
+  const std::int64_t half = config.rope_dim / 2;
+  std::vector<double> angles(static_cast<std::size_t>(config.max_positions * half * 2));
+  rope_table_ref(
+      {.first = 0, .step = 1, .frequencies = frequencies, .table = {angles.data(), {config.max_positions, half, 2}}});
+  return angles;
+}
+
 }  // namespace
 
-Prepared::Prepared(const Model& model)
+Prepared::Prepared(const Model& model, const Settings& launch)
     : window_frequencies(frequencies(model.config, model.config.window_rope)),
       compressed_frequencies(frequencies(model.config, model.config.compressed_rope)) {
   for (const LayerWeights& layer : model.weights.layers) {
@@ -35,6 +44,10 @@ Prepared::Prepared(const Model& model)
     for (const MlpWeights& expert : layer.moe.experts) experts.push_back(mlp_view(expert));
     routed.push_back(std::move(experts));
     shared.push_back(mlp_view(layer.moe.shared));
+  }
+  if (launch.on(switch_index("rope.table"))) {
+    window_angles = all_angles(model.config, window_frequencies);
+    compressed_angles = all_angles(model.config, compressed_frequencies);
   }
 }
 
@@ -72,23 +85,32 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
 
 void Pass::run(View<float, 2> logits) {
   if (rows_ == 0) return;
-  fill_table(prepared_.window_frequencies, window_table_);
-  fill_table(prepared_.compressed_frequencies, compressed_table_);
+  fill_table(prepared_.window_frequencies, prepared_.window_angles, window_table_);
+  fill_table(prepared_.compressed_frequencies, prepared_.compressed_angles, compressed_table_);
   embed();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) run_layer(layer);
   head(logits);
   for (const Sequence& sequence : sequences_) sequence.in.state->length += sequence.rows;
 }
 
-void Pass::fill_table(std::span<const double> frequencies, std::vector<double>& table) {
-  const std::int64_t half = config_.rope_dim / 2;
-  table.resize(static_cast<std::size_t>(rows_ * half * 2));
+void Pass::fill_table(std::span<const double> frequencies, const std::vector<double>& angles,
+                      std::vector<double>& table) {
+  table.resize(static_cast<std::size_t>(rows_ * config_.rope_dim));
   each_part(rows_, false, [&](const Part& part) {
-    op<&rope_table_ref>()({.first = part.first_position(),
-                           .step = 1,
-                           .frequencies = frequencies,
-                           .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
+    fill_angles(frequencies, angles, part.first_position(), 1, part.end - part.begin,
+                table.data() + part.begin * config_.rope_dim);
   });
+}
+
+void Pass::fill_angles(std::span<const double> frequencies, const std::vector<double>& angles, std::int64_t first,
+                       std::int64_t step, std::int64_t rows, double* to) {
+  const std::int64_t half = config_.rope_dim / 2;
+  const std::int64_t stored = angles.empty() ? 0 : config_.max_positions;
+  chosen_side<"rope.table">(settings_, RopeTable{.first = first,
+                                                 .step = step,
+                                                 .frequencies = frequencies,
+                                                 .table = {to, {rows, half, 2}},
+                                                 .stored = {angles.data(), {stored, half, 2}}});
 }
 
 void Pass::embed() {

@@ -1,11 +1,12 @@
 #include "engine/pass.h"
 #include "engine/pass_rows.h"
 #include "ops/experts/experts.h"
+#include "ops/routed_scale/routed_scale.h"
 #include "ops/router/router.h"
 
 namespace plumb {
 
-void Pass::route(int layer) {
+void Pass::route(int layer, double scaling) {
   const MoeWeights& weights = layer_weights(layer).moe;
   const std::int64_t k = config_.experts_per_token;
   linear(normed_, weights.router, router_logits_);
@@ -30,14 +31,16 @@ void Pass::route(int layer) {
   each_rows([&](std::int64_t begin, std::int64_t end) {
     op<&expert_weights_ref>()({.logits = router_logits_.view(begin, end),
                                .experts = experts(begin, end),
-                               .scaling = config_.routed_scaling_factor,
+                               .scaling = scaling,
                                .weights = router_weights_.view(begin, end)});
   });
   show(layer, "router.weights", router_weights_, {k});
 }
 
 void Pass::moe(int layer) {
-  route(layer);
+  const RoutedScale scale =
+      chosen_side<"moe.scale_on_output">(backend_, settings_, layer, config_.routed_scaling_factor);
+  route(layer, scale.router);
   const std::int64_t k = config_.experts_per_token;
   y_.resize(rows_, config_.hidden_size);
   ExpertsScratch scratch;
@@ -47,6 +50,7 @@ void Pass::moe(int layer) {
                       .routed = prepared_.routed[static_cast<std::size_t>(layer)],
                       .shared = prepared_.shared[static_cast<std::size_t>(layer)],
                       .limit = config_.swiglu_limit,
+                      .output_scale = scale.output,
                       .out = y_.view(),
                       .scratch = &scratch,
                       .executor = &executor_});

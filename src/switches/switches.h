@@ -83,6 +83,61 @@ inline constexpr std::array kSwitches{
            .op_budget = {Metric::exact, 0},
            .shift = 0,
            .source = "a total order (logit, then id) has one answer: equal to the bit"},
+    Switch{.name = "attention.q_bf16",
+           .on = "queries scaled by 1/sqrt(dim), then rounded to bf16",
+           .off = "queries in f32, scores scaled",
+           .by_default = false,
+           .scope = Scope::request,
+           .per_layer = true,
+           .op_budget = {Metric::nmse, 1e-5},
+           .shift = 0,
+           .source = "attention over f32 rows; twin test, seed 131, 4 shapes: nmse 5.7e-7 to 3.0e-6"},
+    Switch{.name = "indexer.fp8_keys",
+           .on = "index keys stored as FP8 E4M3 with one f32 scale per key",
+           .off = "index keys stored in f32",
+           .by_default = false,
+           .scope = Scope::launch,
+           .per_layer = true,
+           .op_budget = {Metric::nmse, 2e-3},
+           .shift = 0,
+           .source = "stored keys; twin test, seed 122, 5 shapes: nmse 3.0e-4 to 6.8e-4"},
+    Switch{.name = "kv.fp8",
+           .on = "stored KV rows: non-rotary dims FP8 E4M3 in groups of 64 with one power-of-two scale each, rotary "
+                 "dims f32",
+           .off = "stored KV rows in f32",
+           .by_default = false,
+           .scope = Scope::launch,
+           .per_layer = true,
+           .op_budget = {Metric::nmse, 2e-3},
+           .shift = 0,
+           .source = "stored rows; twin test, seed 121, 5 shapes: nmse 4.1e-4 to 8.2e-4"},
+    Switch{.name = "compressor.fused",
+           .on = "windows pooled in one pass over their items, softmax weights never stored",
+           .off = "softmax weights of a window stored, then summed",
+           .by_default = true,
+           .scope = Scope::request,
+           .per_layer = true,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "same f64 chains in the same order: equal to the bit"},
+    Switch{.name = "rope.table",
+           .on = "rotary angles of all positions computed at start, then looked up",
+           .off = "rotary angles computed in each pass",
+           .by_default = false,
+           .scope = Scope::launch,
+           .per_layer = false,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "the same function of the position: equal to the bit"},
+    Switch{.name = "moe.scale_on_output",
+           .on = "router weights sum to 1, the routed sum is multiplied once by the routed scaling factor",
+           .off = "router weights hold the routed scaling factor",
+           .by_default = false,
+           .scope = Scope::request,
+           .per_layer = true,
+           .op_budget = {Metric::nmse, 1e-13},
+           .shift = 0,
+           .source = "router and experts; twin test, seed 141, 3 shapes: nmse 0 to 3.0e-15"},
 };
 
 inline constexpr std::size_t kSwitchCount = kSwitches.size();
@@ -117,6 +172,8 @@ class Settings {
   Result<void> check_layers(int layer_count) const;
   /// A value that `set` takes: "on", "off", "on@0-21,30" or "off@3".
   std::string describe(std::size_t index) const;
+  /// True when both say the same of every switch of launch scope.
+  bool agrees_at_launch(const Settings& other) const;
   /// A stable text of all settings: part of the prefix-cache key.
   std::string key() const;
 

@@ -28,13 +28,13 @@ struct ExpertsScratch {
   std::vector<float> hidden;         // cpu: gated products of all rows and experts
 };
 
-/// out[t] = shared(x[t]) + sum over the chosen experts e of weight[t, e] * mlp_e(x[t])
+/// out[t] = shared(x[t]) + output_scale * sum over the chosen experts e of weight[t, e] * mlp_e(x[t])
 ///   mlp(x) = down (silu(min(gate x, limit)) * clamp(up x, -limit, limit))
 ///
 /// x, out  [rows, d] f32 · experts [rows, k] i32 · weights [rows, k] f32
-/// The routed sum is a chain in ascending expert id, the shared expert is added last (weight 1): f64, rounded once
-/// (ref); f32, fused multiply-adds (cpu). The outputs of each linear layer and the gated product are rounded to f32.
-/// The gate has no lower clamp.
+/// The routed sum is a chain in ascending expert id, multiplied once by output_scale (1 where the weights hold the
+/// scaling factor); the shared expert is added last (weight 1): f64, rounded once (ref); f32, fused multiply-adds
+/// (cpu). The outputs of each linear layer and the gated product are rounded to f32. The gate has no lower clamp.
 /// executor: where the op may spread its work; null: all on the calling thread, with `scratch`.
 /// Source: model specification 3.11.
 struct Experts {
@@ -44,6 +44,7 @@ struct Experts {
   std::span<const GatedMlp> routed;
   GatedMlp shared;
   double limit;
+  double output_scale;
   View<float, 2> out;
   ExpertsScratch* scratch;
   Executor* executor = nullptr;

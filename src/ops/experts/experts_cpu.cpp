@@ -185,7 +185,11 @@ class GroupedExperts {
     for (const Group& group : groups_) {
       const std::int64_t inner = group.mlp->gate.extent(1);
       std::int64_t begin = first, end = last;
-      if (!group.shared) {
+      if (group.shared) {  // the last group: the routed sums are complete
+        const auto scale = static_cast<float>(a_.output_scale);
+        for (std::int64_t t = first; t < last; ++t)
+          for (std::int64_t c = column; c < column + columns; ++c) a_.out(t, c) *= scale;
+      } else {
         const auto from = s_.rows.begin() + group.begin, to = s_.rows.begin() + group.end;
         begin = std::lower_bound(from, to, first) - s_.rows.begin();
         end = std::lower_bound(from, to, last) - s_.rows.begin();

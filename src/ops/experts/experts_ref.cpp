@@ -74,7 +74,8 @@ void compute_rows(const Experts& a) {
   }
   run_mlp(a.shared, a.x.data(), rows, a.limit, s);
   for (std::int64_t i = 0; i < rows * d; ++i)
-    a.out.data()[i] = static_cast<float>(s.sums[static_cast<std::size_t>(i)] + s.down[static_cast<std::size_t>(i)]);
+    a.out.data()[i] =
+        static_cast<float>(s.sums[static_cast<std::size_t>(i)] * a.output_scale + s.down[static_cast<std::size_t>(i)]);
 }
 
 }  // namespace

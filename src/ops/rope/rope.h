@@ -26,12 +26,14 @@ struct RopeFrequencies {
 /// Source: model specification 2.2.
 std::vector<double> rope_frequencies(const RopeFrequencies& a);
 
-/// table[t] = {cos, sin} of (first + t * step) * f_i, f64: [positions, dim/2, 2].
+/// table[t] = {cos, sin} of (first + t * step) * f_i, f64: [positions, dim/2, 2]. `stored`, for the on side of
+/// rope.table, is the same of all positions from 0 on; the reference does not read it.
 struct RopeTable {
   std::int64_t first;
   std::int64_t step;
   std::span<const double> frequencies;
   View<double, 3> table;
+  View<const double, 3> stored = {};
 };
 void rope_table_ref(const RopeTable& a);
 
