@@ -176,7 +176,9 @@ TEST_P(EngineOn, EachSwitchGivesTheBitsOfOffOrIsCloseToThem) {
       continue;
     }
     EXPECT_FALSE(same_bits(on, off));
-    EXPECT_LE(median_difference(on, off, model->config.vocab_size), entry.op_budget.bound < 1e-12 ? 1e-5 : 0.2);
+    // What one op may do, a few times over: there are six layers.
+    EXPECT_LE(median_difference(on, off, model->config.vocab_size),
+              std::max(1e-5, 4 * std::sqrt(entry.op_budget.bound)));
   }
 }
 

@@ -45,9 +45,33 @@ Prepared::Prepared(const Model& model, const Settings& launch)
     routed.push_back(std::move(experts));
     shared.push_back(mlp_view(layer.moe.shared));
   }
+  quantise(model, launch);
   if (launch.on(switch_index("rope.table"))) {
     window_angles = all_angles(model.config, window_frequencies);
     compressed_angles = all_angles(model.config, compressed_frequencies);
+  }
+}
+
+void Prepared::quantise(const Model& model, const Settings& launch) {
+  const std::size_t layers = model.weights.layers.size();
+  fp8.resize(layers);
+  nvfp4.resize(layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    const AttentionWeights& attention = model.weights.layers[i].attention;
+    if (launch.on(switch_index("linear.fp8"), static_cast<int>(i))) {
+      fp8[i] = {quantise_fp8(attention.q_a.view()),
+                quantise_fp8(attention.q_b.view()),
+                quantise_fp8(attention.kv.view()),
+                quantise_fp8(attention.o_b.view()),
+                {}};
+      if (!attention.indexer.q_b.empty()) fp8[i].index_q_b = quantise_fp8(attention.indexer.q_b.view());
+    }
+    if (!launch.on(switch_index("moe.nvfp4_experts"), static_cast<int>(i))) continue;
+    nvfp4[i].reserve(routed[i].size());  // the views point into it
+    for (GatedMlp& expert : routed[i]) {
+      nvfp4[i].push_back(quantise_mlp_nvfp4(expert));
+      expert.nvfp4 = &nvfp4[i].back();
+    }
   }
 }
 
@@ -237,6 +261,19 @@ void Pass::linear(RowTensor& x, const Projection& weight, RowTensor& out) {
   each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
     op<&linear_ref>()(
         {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs});
+  });
+}
+
+void Pass::linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out) {
+  out.resize(rows_, weight.view().extent(1));
+  const bool on = settings_.use(switch_index("linear.fp8"), layer);
+  each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    const LinearFp8 args{
+        {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs}, &fp8};
+    if (on)
+      on_side<"linear.fp8">(backend_, args);
+    else
+      off_side<"linear.fp8">(backend_, args);
   });
 }
 

@@ -8,7 +8,9 @@
 
 #include "engine/engine.h"
 #include "ops/experts/experts.h"
+#include "ops/experts_nvfp4/experts_nvfp4.h"
 #include "ops/linear/linear.h"
+#include "ops/linear_fp8/linear_fp8.h"
 #include "ops/stored_rows/stored_rows.h"
 
 namespace plumb {
@@ -17,11 +19,23 @@ namespace plumb {
 /// frequencies and, with rope.table on, the angles of every position.
 struct Prepared {
   Prepared(const Model& model, const Settings& launch);
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
+
+  // Projections that the release stores in FP8.
+  struct Fp8Projections {
+    Fp8Matrix q_a, q_b, kv, o_b, index_q_b;
+  };
+  std::vector<Fp8Projections> fp8;           // [layer]; empty matrices where linear.fp8 is off
+  std::vector<std::vector<Nvfp4Mlp>> nvfp4;  // [layer][expert]; no experts where moe.nvfp4_experts is off
 
   std::vector<std::vector<GatedMlp>> routed;              // [layer][expert]
   std::vector<GatedMlp> shared;                           // [layer]
   std::vector<double> window_frequencies, window_angles;  // angles [positions, rope_dim/2, 2], or empty
   std::vector<double> compressed_frequencies, compressed_angles;
+
+ private:
+  void quantise(const Model& model, const Settings& launch);
 };
 
 /// A tensor of a pass: `width` floats for each row of the batch, in the order of its sequences.
@@ -95,6 +109,8 @@ class Pass {
   void hc_pre(const HyperConnection& weights, const char* port, int layer);
   void hc_post();
   void linear(RowTensor& x, const Projection& weight, RowTensor& out);
+  // The same where linear.fp8 chooses which of the two weights is used.
+  void linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out);
   // Runs body(rows begin, rows end, outputs) in parallel: parts of the rows, or of the outputs when rows are few.
   template <class Body>
   void each_tile(std::int64_t rows, std::int64_t outputs, Body&& body);

@@ -51,10 +51,11 @@ void Pass::attention(int layer) {
 
 void Pass::queries(int layer) {
   const AttentionWeights& weights = layer_weights(layer).attention;
-  linear(normed_, weights.q_a, qr_low_);
+  const Prepared::Fp8Projections& fp8 = prepared_.fp8[static_cast<std::size_t>(layer)];
+  linear(layer, normed_, weights.q_a, fp8.q_a, qr_low_);
   rms_norm(qr_low_, weights.q_norm.view(), qr_);
   show(layer, "qr", qr_, {config_.q_lora_rank});
-  linear(qr_, weights.q_b, q_);
+  linear(layer, qr_, weights.q_b, fp8.q_b, q_);
   rms_norm(q_, {}, q_, config_.heads);
   rope(q_, config_.heads, false);
   show(layer, "q", q_, {config_.heads, config_.head_dim});
@@ -62,7 +63,7 @@ void Pass::queries(int layer) {
 
 void Pass::window_rows(int layer) {
   const AttentionWeights& weights = layer_weights(layer).attention;
-  linear(normed_, weights.kv, kv_);
+  linear(layer, normed_, weights.kv, prepared_.fp8[static_cast<std::size_t>(layer)].kv, kv_);
   rms_norm(kv_, weights.kv_norm.view(), kv_);
   rope(kv_, 1, false);
   show(layer, "kv", kv_, {config_.head_dim});
@@ -152,7 +153,7 @@ void Pass::compress_sequence(int layer, const CompressorWeights& weights, std::i
 
 void Pass::select_rows(int layer) {
   const IndexerWeights& weights = layer_weights(layer).attention.indexer;
-  linear(qr_, weights.q_b, index_q_);
+  linear(layer, qr_, weights.q_b, prepared_.fp8[static_cast<std::size_t>(layer)].index_q_b, index_q_);
   rope(index_q_, config_.index_heads, false);
   linear(normed_, weights.head_weights, index_weights_);
   selected_.resize(static_cast<std::size_t>(rows_ * config_.index_topk));
@@ -229,7 +230,7 @@ void Pass::output_projection(int layer) {
                                .outputs = outputs});
   });
   show(layer, "o_low", o_low_, {groups, config_.o_lora_rank});
-  linear(o_low_, weights.o_b, y_);
+  linear(layer, o_low_, weights.o_b, prepared_.fp8[static_cast<std::size_t>(layer)].o_b, y_);
 }
 
 }  // namespace plumb

@@ -1,4 +1,4 @@
-#include "ops/linear_nvfp4/nvfp4_matrix.h"
+#include "ops/experts_nvfp4/nvfp4_matrix.h"
 
 #include <algorithm>
 #include <cmath>
