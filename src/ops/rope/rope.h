@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -40,7 +41,8 @@ void rope_table_ref(const RopeTable& a);
 /// Rotates the last 2 * table.extent(1) channels of every head, in place, pairs interleaved (0,1), (2,3), ...:
 ///   x'[2i] = x[2i] cos - x[2i+1] sin,  x'[2i+1] = x[2i] sin + x[2i+1] cos;  inverse: sin with the other sign.
 ///
-/// x [rows, heads, dim] f32 · table [rows, rope_dim/2, 2] f64. Computed in f64, rounded once.
+/// x [rows, heads, dim] f32 · table [rows, rope_dim/2, 2] f64. ref: computed in f64, rounded once. cpu: the table is
+/// rounded to f32, then fma(x, cos, other * -+sin).
 /// Source: model specification 2.2.
 struct Rope {
   View<float, 3> x;
@@ -48,5 +50,12 @@ struct Rope {
   bool inverse;
 };
 void rope_ref(const Rope& a);
+void rope_cpu(const Rope& a);
+
+template <>
+inline constexpr auto kCpuTwin<&rope_ref> = &rope_cpu;
+
+/// Pairs a rotation of backend cpu takes at most.
+inline constexpr std::int64_t kMaxRopePairs = 256;
 
 }  // namespace plumb
