@@ -9,21 +9,28 @@
 namespace plumb {
 
 struct Engine::Impl {
-  Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e, Backend b)
-      : model(std::move(m)), executor(std::move(e)), backend(b), layout(model->config), prepared(*model) {}
+  Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e, Backend b, const Settings& s)
+      : model(std::move(m)),
+        executor(std::move(e)),
+        backend(b),
+        launch(s),
+        layout(model->config, launch),
+        prepared(*model, launch) {}
 
   std::shared_ptr<const Model> model;
   std::shared_ptr<Executor> executor;
   Backend backend;
+  Settings launch;
   StateLayout layout;
   Prepared prepared;
 };
 
-Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend) {
+Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend,
+               const Settings& launch) {
   const ModelConfig& config = model->config;
   CHECK(config.profile == Profile::math);
   CHECK(config.hc_mult <= kMaxStreams && config.heads <= kMaxHeads && config.layers.size() <= kMaxLayers);
-  impl_ = std::make_unique<Impl>(std::move(model), std::move(executor), backend);
+  impl_ = std::make_unique<Impl>(std::move(model), std::move(executor), backend, launch);
 }
 
 Engine::~Engine() = default;
@@ -41,6 +48,7 @@ std::int64_t Engine::logits_rows(const Batch& batch) {
 }
 
 void Engine::forward(const Batch& batch, View<float, 2> logits) {
+  CHECK(batch.settings->agrees_at_launch(impl_->launch));
   Pass(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, impl_->backend, batch).run(logits);
 }
 

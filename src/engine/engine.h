@@ -63,10 +63,12 @@ struct Batch {
 
 /// The forward pass on one backend: no clock, no queue, no allocation of state. The result for a sequence does not
 /// depend on what else is in the batch, on how its tokens were cut into passes, or on the executor: equal to the bit.
-/// State of one backend is not continued by another: what they store differs by rounding.
+/// State of one backend is not continued by another: what they store differs by rounding. `launch` decides how weights
+/// and state are stored: a batch's settings must agree with it in every switch of launch scope.
 class Engine {
  public:
-  Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend = Backend::ref);
+  Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend = Backend::ref,
+         const Settings& launch = {});
   ~Engine();
   Engine(Engine&&) noexcept;
 

@@ -10,6 +10,7 @@
 #include "ops/hyper_connection/hyper_connection.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/rope_stored/rope_stored.h"
 
 namespace plumb {
 namespace {
@@ -25,9 +26,17 @@ std::vector<double> frequencies(const ModelConfig& config, const RopeProfile& pr
                            .beta_slow = profile.beta_slow});
 }
 
+std::vector<double> all_angles(const ModelConfig& config, std::span<const double> frequencies) {
+  const std::int64_t half = config.rope_dim / 2;
+  std::vector<double> angles(static_cast<std::size_t>(config.max_positions * half * 2));
+  rope_table_ref(
+      {.first = 0, .step = 1, .frequencies = frequencies, .table = {angles.data(), {config.max_positions, half, 2}}});
+  return angles;
+}
+
 }  // namespace
 
-Prepared::Prepared(const Model& model)
+Prepared::Prepared(const Model& model, const Settings& launch)
     : window_frequencies(frequencies(model.config, model.config.window_rope)),
       compressed_frequencies(frequencies(model.config, model.config.compressed_rope)) {
   for (const LayerWeights& layer : model.weights.layers) {
@@ -35,6 +44,34 @@ Prepared::Prepared(const Model& model)
     for (const MlpWeights& expert : layer.moe.experts) experts.push_back(mlp_view(expert));
     routed.push_back(std::move(experts));
     shared.push_back(mlp_view(layer.moe.shared));
+  }
+  quantise(model, launch);
+  if (launch.on(switch_index("rope.table"))) {
+    window_angles = all_angles(model.config, window_frequencies);
+    compressed_angles = all_angles(model.config, compressed_frequencies);
+  }
+}
+
+void Prepared::quantise(const Model& model, const Settings& launch) {
+  const std::size_t layers = model.weights.layers.size();
+  fp8.resize(layers);
+  nvfp4.resize(layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    const AttentionWeights& attention = model.weights.layers[i].attention;
+    if (launch.on(switch_index("linear.fp8"), static_cast<int>(i))) {
+      fp8[i] = {quantise_fp8(attention.q_a.view()),
+                quantise_fp8(attention.q_b.view()),
+                quantise_fp8(attention.kv.view()),
+                quantise_fp8(attention.o_b.view()),
+                {}};
+      if (!attention.indexer.q_b.empty()) fp8[i].index_q_b = quantise_fp8(attention.indexer.q_b.view());
+    }
+    if (!launch.on(switch_index("moe.nvfp4_experts"), static_cast<int>(i))) continue;
+    nvfp4[i].reserve(routed[i].size());  // the views point into it
+    for (GatedMlp& expert : routed[i]) {
+      nvfp4[i].push_back(quantise_mlp_nvfp4(expert));
+      expert.nvfp4 = &nvfp4[i].back();
+    }
   }
 }
 
@@ -72,23 +109,32 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
 
 void Pass::run(View<float, 2> logits) {
   if (rows_ == 0) return;
-  fill_table(prepared_.window_frequencies, window_table_);
-  fill_table(prepared_.compressed_frequencies, compressed_table_);
+  fill_table(prepared_.window_frequencies, prepared_.window_angles, window_table_);
+  fill_table(prepared_.compressed_frequencies, prepared_.compressed_angles, compressed_table_);
   embed();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) run_layer(layer);
   head(logits);
   for (const Sequence& sequence : sequences_) sequence.in.state->length += sequence.rows;
 }
 
-void Pass::fill_table(std::span<const double> frequencies, std::vector<double>& table) {
-  const std::int64_t half = config_.rope_dim / 2;
-  table.resize(static_cast<std::size_t>(rows_ * half * 2));
+void Pass::fill_table(std::span<const double> frequencies, const std::vector<double>& angles,
+                      std::vector<double>& table) {
+  table.resize(static_cast<std::size_t>(rows_ * config_.rope_dim));
   each_part(rows_, false, [&](const Part& part) {
-    op<&rope_table_ref>()({.first = part.first_position(),
-                           .step = 1,
-                           .frequencies = frequencies,
-                           .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
+    fill_angles(frequencies, angles, part.first_position(), 1, part.end - part.begin,
+                table.data() + part.begin * config_.rope_dim);
   });
+}
+
+void Pass::fill_angles(std::span<const double> frequencies, const std::vector<double>& angles, std::int64_t first,
+                       std::int64_t step, std::int64_t rows, double* to) {
+  const std::int64_t half = config_.rope_dim / 2;
+  const std::int64_t stored = angles.empty() ? 0 : config_.max_positions;
+  chosen_side<"rope.table">(settings_, RopeTable{.first = first,
+                                                 .step = step,
+                                                 .frequencies = frequencies,
+                                                 .table = {to, {rows, half, 2}},
+                                                 .stored = {angles.data(), {stored, half, 2}}});
 }
 
 void Pass::embed() {
@@ -215,6 +261,19 @@ void Pass::linear(RowTensor& x, const Projection& weight, RowTensor& out) {
   each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
     op<&linear_ref>()(
         {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs});
+  });
+}
+
+void Pass::linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out) {
+  out.resize(rows_, weight.view().extent(1));
+  const bool on = settings_.use(switch_index("linear.fp8"), layer);
+  each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    const LinearFp8 args{
+        {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs}, &fp8};
+    if (on)
+      on_side<"linear.fp8">(backend_, args);
+    else
+      off_side<"linear.fp8">(backend_, args);
   });
 }
 

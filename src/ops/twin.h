@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/isa.h"
 #include "base/rng.h"
 #include "base/view.h"
 #include "switches/switches.h"
@@ -23,6 +24,18 @@ inline std::vector<float> random_floats(Rng& rng, std::int64_t count, double sca
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(scale * rng.normal());
   return values;
+}
+
+/// Runs body(isa) under each instruction set that this processor has.
+template <class Body>
+void for_each_isa(Body&& body) {
+  const Isa before = best_isa();
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (!has_isa(isa)) continue;
+    force_isa(isa);
+    body(isa);
+  }
+  force_isa(before);
 }
 
 /// Output memory between two guards, filled with a pattern that no op writes by accident.

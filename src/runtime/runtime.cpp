@@ -450,7 +450,7 @@ Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> m
   if (plan.max_running < 1 || plan.max_waiting < 1)
     return error("max running {} and max waiting {}: both must be at least 1", plan.max_running, plan.max_waiting);
 
-  Engine engine(std::move(model), std::move(executor), plan.backend);
+  Engine engine(std::move(model), std::move(executor), plan.backend, plan.launch);
   const StateLayout& layout = engine.layout();
   const auto gib = [](std::int64_t count, std::int64_t floats) {
     return static_cast<double>(count) * static_cast<double>(floats) * 4 / (1 << 30);

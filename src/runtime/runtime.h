@@ -14,6 +14,7 @@ namespace plumb {
 /// What computes, and what memory is planned for. Zero means: derived from the model.
 struct RuntimeOptions {
   Backend backend = Backend::cpu;
+  Settings launch;                        // decides how weights and state are stored; every request agrees with it
   std::int64_t max_context_tokens = 0;    // of one request; 0: the config's max_position_embeddings
   std::int64_t chunk_tokens = 128;        // of prefill.chunked, at least 1
   int max_running = 16;                   // sequences in flight

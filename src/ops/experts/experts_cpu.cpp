@@ -3,7 +3,8 @@
 
 #include "base/isa.h"
 #include "base/math.h"
-#include "ops/experts/experts.h"
+#include "ops/experts/expert_mlp.h"
+#include "ops/experts_grouped/experts_grouped.h"
 #include "ops/linear/dot_rows_cpu.h"
 
 namespace plumb {
@@ -155,6 +156,12 @@ class GroupedExperts {
     return group.shared ? nullptr : s_.rows.data() + slot;
   }
 
+  WeightColumns columns_of(const Group& group, MlpMatrix matrix, std::int64_t begin, std::int64_t end,
+                           std::vector<float>& made) const {
+    const auto columns = group.shared ? &expert_columns_ref : a_.columns;
+    return columns({group.mlp, matrix, begin, end, &made});
+  }
+
   void hidden_task(const HiddenTask& task) {
     const Group& group = *task.group;
     const std::int64_t inner = group.mlp->gate.extent(1), rows = task.end - task.begin;
@@ -162,12 +169,14 @@ class GroupedExperts {
     float* const gate = s_.hidden.data() + at;
     float* const up = s_.up.data() + at;
     const float* const x = a_.x.data() + (group.shared ? task.begin * d_ : 0);
+    std::vector<float> made;
     for (const bool is_gate : {true, false}) {
-      const View<const float, 2>& weight = is_gate ? group.mlp->gate : group.mlp->up;
+      const WeightColumns weight =
+          columns_of(group, is_gate ? MlpMatrix::gate : MlpMatrix::up, task.column, task.column + task.columns, made);
       dot_rows_cpu({.x = x,
                     .x_stride = d_,
-                    .w = weight.data() + task.column,
-                    .w_stride = inner,
+                    .w = weight.data,
+                    .w_stride = weight.stride,
                     .rows = rows,
                     .in = d_,
                     .out = task.columns},
@@ -181,21 +190,28 @@ class GroupedExperts {
   // Columns [column, column + columns) of the output rows [first, last).
   void down_task(std::int64_t column, std::int64_t columns, std::int64_t first, std::int64_t last) {
     float down[kRowBlock * kColumnBlock];
+    std::vector<float> made;
     for (std::int64_t t = first; t < last; ++t) std::fill_n(a_.out.row(t) + column, columns, 0.0f);
     for (const Group& group : groups_) {
       const std::int64_t inner = group.mlp->gate.extent(1);
       std::int64_t begin = first, end = last;
-      if (!group.shared) {
+      if (group.shared) {  // the last group: the routed sums are complete
+        const auto scale = static_cast<float>(a_.output_scale);
+        for (std::int64_t t = first; t < last; ++t)
+          for (std::int64_t c = column; c < column + columns; ++c) a_.out(t, c) *= scale;
+      } else {
         const auto from = s_.rows.begin() + group.begin, to = s_.rows.begin() + group.end;
         begin = std::lower_bound(from, to, first) - s_.rows.begin();
         end = std::lower_bound(from, to, last) - s_.rows.begin();
       }
+      if (begin == end) continue;
+      const WeightColumns weight = columns_of(group, MlpMatrix::down, column, column + columns, made);
       for (std::int64_t slot = begin; slot < end; slot += kRowBlock) {
         const std::int64_t count = std::min(kRowBlock, end - slot);
         dot_rows_cpu({.x = s_.hidden.data() + group.hidden + (slot - group.begin) * inner,
                       .x_stride = inner,
-                      .w = group.mlp->down.data() + column,
-                      .w_stride = d_,
+                      .w = weight.data,
+                      .w_stride = weight.stride,
                       .rows = count,
                       .in = inner,
                       .out = columns},
@@ -230,10 +246,12 @@ void gated_product_cpu(std::span<float> gate, std::span<const float> up, float l
   }
 }
 
-void experts_cpu(const Experts& a) {
+void experts_grouped_cpu(const Experts& a) {
   const std::int64_t rows = a.x.extent(0);
   CHECK(a.out.extents() == a.x.extents() && a.experts.extent(0) == rows && a.weights.extents() == a.experts.extents());
   if (rows > 0) GroupedExperts(a).run();
 }
+
+void experts_cpu(const Experts& a) { for_each_row_tile(a, &experts_grouped_cpu); }
 
 }  // namespace plumb

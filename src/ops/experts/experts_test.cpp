@@ -53,6 +53,7 @@ struct World {
                                          .routed = mlps,
                                          .shared = shared,
                                          .limit = kLimit,
+                                         .output_scale = 1.0,
                                          .out = {out.data() + first * kDim, {count, kDim}},
                                          .scratch = &scratch,
                                          .executor = executor});

@@ -48,6 +48,7 @@ struct World {
   }
   SparseAttention args(float* out) {
     return {.q = {q.data(), {shape.tokens, shape.heads, shape.dim}},
+            .scale = 1.0 / std::sqrt(static_cast<double>(shape.dim)),
             .first_position = shape.first_position,
             .window_rows = {window_pages, 0, 128, shape.dim},
             .window = shape.window,
