@@ -10,7 +10,8 @@
 
 #include <tl/expected.hpp>
 
-#include "model/encoding.h"
+#include "model/chat.h"
+#include "model/reply_parser.h"
 #include "runtime/generator.h"
 #include "switches/switches.h"
 
@@ -41,7 +42,10 @@ struct ApiLimits {
   std::size_t max_stops = 16;
   std::size_t max_stop_bytes = 1024;  // of one stop string
   std::size_t max_stop_token_ids = 64;
-  Settings settings;  // of the launch; a request may change those of request scope
+  std::size_t max_biases = 1024;
+  std::size_t max_tools = 1024;
+  std::string part_separator;  // between the text parts of a message
+  Settings settings;           // of the launch; a request may change those of request scope
   int layers = kMaxLayers;
 };
 
@@ -59,6 +63,7 @@ struct GenerationOptions {
   int n = 1;
   bool stream = false;
   bool include_usage = false;
+  bool continuous_usage = false;  // usage so far on every event
   bool return_token_ids = false;
   Settings settings;
   std::vector<std::string> ignored;  // fields that are not known, in order; listed in x-plumb-ignored
@@ -69,18 +74,24 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 struct CompletionRequest {
   GenerationOptions options;
   std::vector<Prompt> prompts;
+  std::string suffix;  // not empty: the answer stands between a prompt and this
   bool echo = false;
+  bool add_special_tokens = true;  // BOS before a text that has none, where the model expects one
 };
 
 struct ChatRequest {
   GenerationOptions options;
-  std::vector<ChatMessage> messages;
+  Conversation conversation;
+  ReplyOptions reply;
+  bool include_reasoning = true;
 };
 
 /// Exactly one of the two is given.
 struct TokenizeRequest {
   std::optional<std::string> prompt;
-  std::vector<ChatMessage> messages;
+  bool add_special_tokens = true;
+  std::optional<Conversation> conversation;
+  Settings settings;
 };
 
 struct DetokenizeRequest {

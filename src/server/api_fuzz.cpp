@@ -47,13 +47,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_error(request);
       if (!request) break;
       check_bounds(request->options, limits);
-      CHECK(!request->messages.empty());
+      CHECK(!request->conversation.messages.empty());
+      for (const auto& tool : request->conversation.tools) CHECK(!tool.name.empty() && !tool.function.empty());
       break;
     }
     case 2: {
       const auto request = parse_tokenize_request(body, limits);
       check_error(request);
-      if (request) CHECK(request->prompt.has_value() == request->messages.empty());
+      if (request) CHECK(request->prompt.has_value() != request->conversation.has_value());
       break;
     }
     default:

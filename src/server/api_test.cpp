@@ -60,7 +60,7 @@ TEST(Api, EveryFieldIsRead) {
   const auto request = parse_completion_request(
       R"({"model":"m","prompt":"a","max_tokens":0,"echo":true,"temperature":0,"top_p":0.5,"top_k":-1,"min_p":0.25,
           "seed":-1,"stop":["x","y"],"stop_token_ids":[3],"ignore_eos":true,"logprobs":20,"n":3,"stream":true,
-          "stream_options":{"include_usage":true},"return_token_ids":true,"skip_special_tokens":true,
+          "stream_options":{"include_usage":true,"continuous_usage_stats":true},"return_token_ids":true,"skip_special_tokens":true,
           "plumb":{"switches":{"prefix_cache":"off","attention.split_k":"off@1-2"}},"user":"u","future":[1]})",
       limits());
   ASSERT_TRUE(request) << request.error().message;
@@ -76,8 +76,8 @@ TEST(Api, EveryFieldIsRead) {
   EXPECT_EQ(o.stop_token_ids, std::vector<std::int32_t>{3});
   EXPECT_EQ(o.logprobs, 20);
   EXPECT_EQ(o.n, 3);
-  EXPECT_TRUE(o.ignore_eos && o.stream && o.include_usage && o.return_token_ids && o.skip_special_tokens &&
-              o.seed_given);
+  EXPECT_TRUE(o.ignore_eos && o.stream && o.include_usage && o.continuous_usage && o.return_token_ids &&
+              o.skip_special_tokens && o.seed_given);
   EXPECT_EQ(o.settings.describe(switch_index("prefix_cache")), "off");
   EXPECT_EQ(o.settings.describe(switch_index("attention.split_k")), "off@1-2");
   EXPECT_EQ(o.ignored, (std::vector<std::string>{"user", "future"}));
@@ -164,6 +164,13 @@ TEST(Api, ScoringAloneNeedsEcho) {
   EXPECT_TRUE(parse_completion_request(R"({"prompt":"a","max_tokens":0,"echo":true,"logprobs":0})", limits()));
 }
 
+TEST(Api, ASuffixNeedsATextWithoutEcho) {
+  EXPECT_EQ(parse_completion_request(R"({"prompt":"a","suffix":"b"})", limits())->suffix, "b");
+  EXPECT_EQ(completion_error(R"({"prompt":"a","suffix":"b","echo":true})").param, "suffix");
+  EXPECT_EQ(completion_error(R"({"prompt":[1],"suffix":"b"})").param, "suffix");
+  EXPECT_EQ(completion_error(R"({"suffix":"b"})").param, "prompt");
+}
+
 TEST(Api, ChoicesOfABatchAreBounded) {
   EXPECT_TRUE(parse_completion_request(R"({"prompt":["a","b"],"n":128})", limits()));
   EXPECT_EQ(completion_error(R"({"prompt":["a","b"],"n":129})").param, "n");
@@ -171,13 +178,10 @@ TEST(Api, ChoicesOfABatchAreBounded) {
 
 TEST(Api, WhatCannotBeHonouredIsRefusedNotIgnored) {
   for (const char* fields :
-       {R"("tools":[{"type":"function"}])", R"("tool_choice":"auto")", R"("response_format":{"type":"json_object"})",
-        R"("logit_bias":{"3":1})", R"("presence_penalty":0.1)", R"("frequency_penalty":-1)",
-        R"("repetition_penalty":1.1)", R"("reasoning_effort":"high")", R"("thinking":{"type":"enabled"})",
-        R"("min_tokens":3)", R"("continue_final_message":true)", R"("input_ids":[1])",
-        R"("chat_template_kwargs":{"thinking":true})", R"("n":2,"best_of":3)"})
+       {R"("response_format":{"type":"json_object"})", R"("min_tokens":3)", R"("input_ids":[1])", R"("functions":[{}])",
+        R"("thinking":{"type":"enabled","budget_tokens":5})", R"("chat_template_kwargs":{"enable_sth":true})",
+        R"("n":2,"best_of":3)", R"("add_generation_prompt":false)", R"("stream_reasoning":false)"})
     EXPECT_EQ(chat_error(fields).code, "unsupported_parameter") << fields;
-  EXPECT_EQ(completion_error(R"({"prompt":"a","suffix":"b"})").code, "unsupported_parameter");
 }
 
 TEST(Api, NeutralValuesOfSuchFieldsAreAccepted) {
@@ -190,26 +194,157 @@ TEST(Api, NeutralValuesOfSuchFieldsAreAccepted) {
   EXPECT_TRUE(request->options.ignored.empty());
 }
 
-TEST(Api, MessagesTakeTextOrTextParts) {
-  const auto request = parse_chat_request(
-      R"({"messages":[{"role":"system","content":"s"},
-                      {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],
-          "max_tokens":5,"max_completion_tokens":7,"logprobs":true,"top_logprobs":4})",
+TEST(Api, BiasAndPenaltiesAreReadWithinTheirBounds) {
+  const auto request = parse_completion_request(
+      R"({"prompt":"a","logit_bias":{"3":1.5,"999":-100},"presence_penalty":-2,"frequency_penalty":0.5,
+          "repetition_penalty":1.25})",
       limits());
   ASSERT_TRUE(request) << request.error().message;
-  EXPECT_EQ(request->messages[0].role, "system");
-  EXPECT_EQ(request->messages[1].content, "ab");
+  const Sampling& sampling = request->options.sampling;
+  EXPECT_EQ(sampling.logit_bias, (std::map<std::int32_t, float>{{3, 1.5f}, {999, -100.0f}}));
+  EXPECT_EQ(sampling.presence_penalty, -2.0);
+  EXPECT_EQ(sampling.frequency_penalty, 0.5);
+  EXPECT_EQ(sampling.repetition_penalty, 1.25);
+  const std::pair<const char*, const char*> cases[] = {
+      {"logit_bias", "[]"},          {"logit_bias", R"({"x":1})"},    {"logit_bias", R"({"1000":1})"},
+      {"logit_bias", R"({"-1":1})"}, {"logit_bias", R"({"1":101})"},  {"logit_bias", R"({"1":"1"})"},
+      {"logit_bias", R"({"1 ":1})"}, {"presence_penalty", "2.1"},     {"frequency_penalty", "-3"},
+      {"repetition_penalty", "0"},   {"repetition_penalty", "\"1\""},
+  };
+  for (const auto& [field, value] : cases)
+    EXPECT_EQ(completion_error(std::string(R"({"prompt":"a",")") + field + "\":" + value + "}").param, field) << value;
+}
+
+TEST(Api, MessagesTakeTextOrTextParts) {
+  ApiLimits bounds = limits();
+  bounds.part_separator = "--";
+  const auto request = parse_chat_request(
+      R"({"messages":[{"role":"system","content":"s"},
+                      {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+                      {"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"c"}],
+                       "name":"x"}],
+          "max_tokens":5,"max_completion_tokens":7,"logprobs":true,"top_logprobs":4})",
+      bounds);
+  ASSERT_TRUE(request) << request.error().message;
+  const auto& messages = request->conversation.messages;
+  EXPECT_EQ(messages[0].role, "system");
+  EXPECT_EQ(messages[1].content, "a--b");
+  EXPECT_EQ(messages[2].content, "c");
+  EXPECT_EQ(messages[2].reasoning_content, "t");
+  EXPECT_EQ(request->options.ignored, std::vector<std::string>{"messages.name"});
   EXPECT_EQ(request->options.max_tokens, 7);
   EXPECT_EQ(request->options.logprobs, 4);
-  for (const char* messages :
+  for (const char* bad :
        {"[]", "[3]", R"([{"content":"x"}])", R"([{"role":"user"}])", R"([{"role":"user","content":null}])",
-        R"([{"role":"user","content":[{"type":"image_url"}]}])", R"([{"role":1,"content":"x"}])",
-        R"([{"role":"assistant","content":"x","tool_calls":[{"id":"1"}]}])", "\"hi\""}) {
-    const auto bad = parse_chat_request(std::string(R"({"messages":)") + messages + "}", limits());
-    ASSERT_FALSE(bad) << messages;
-    EXPECT_TRUE(bad.error().param.starts_with("messages")) << bad.error().param;
+        R"([{"role":"user","content":[{"type":"image_url"}]}])", R"([{"role":1,"content":"x"}])", "\"hi\"",
+        R"([{"role":"user","content":"x","tool_calls":[{"function":{"name":"f"}}]}])",
+        R"([{"role":"user","content":"x","reasoning_content":"r"}])",
+        R"([{"role":"assistant","content":"x","function_call":{"name":"f"}}])",
+        R"([{"role":"assistant","content":"x","tool_calls":{}}])", R"([{"role":"assistant","tool_calls":[{}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":""}}]}])",
+        R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":[1]}}]}])",
+        R"([{"role":"user","content":[{"type":"thinking","thinking":"t"}]}])",
+        R"([{"role":"assistant","content":"x","prefix":true},{"role":"user","content":"x"}])"}) {
+    const auto refused = parse_chat_request(std::string(R"({"messages":)") + bad + "}", limits());
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_TRUE(refused.error().param.starts_with("messages")) << refused.error().param;
   }
   EXPECT_EQ(chat_error(R"("top_logprobs":3)").param, "top_logprobs");
+}
+
+TEST(Api, ToolsAndCallsAreRead) {
+  const auto request = parse_chat_request(
+      R"({"messages":[{"role":"user","content":"x"},
+                      {"role":"assistant","content":null,"reasoning":"r","tool_calls":[
+                        {"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}},
+                        {"id":"c2","type":"function","function":{"name":"f","arguments":{"a":[1]}}},
+                        {"id":"c3","type":"function","function":{"name":"f"}}]},
+                      {"role":"tool","tool_call_id":"c1","content":"ok"}],
+          "tools":[{"type":"function","function":{"name":"f","description":"d","parameters":
+                    {"type":"object","properties":{"a":{"maximum":123456789012345678901234567890,"x":2.50}},
+                     "required":["a"]},"strict":false}}],
+          "tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false})",
+      limits());
+  ASSERT_TRUE(request) << request.error().message;
+  const Conversation& conversation = request->conversation;
+  ASSERT_EQ(conversation.tools.size(), 1u);
+  // Numbers keep their digits, for the model reads them.
+  EXPECT_EQ(conversation.tools[0].function,
+            R"({"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"maximum": )"
+            R"(123456789012345678901234567890, "x": 2.5}}, "required": ["a"]}, "strict": false})");
+  EXPECT_EQ(conversation.tools[0].properties, std::vector<std::string>{"a"});
+  EXPECT_EQ(conversation.tools[0].required, std::vector<std::string>{"a"});
+  EXPECT_EQ(conversation.tool_choice, ToolChoice::named);
+  EXPECT_EQ(conversation.tool_name, "f");
+  EXPECT_TRUE(request->reply.one_call);
+  const auto& calls = conversation.messages[1].tool_calls;
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[0].arguments, "{\"a\": 1}");
+  EXPECT_EQ(calls[1].arguments, "{\"a\":[1]}");
+  EXPECT_EQ(calls[2].arguments, "{}");
+  EXPECT_EQ(conversation.messages[1].reasoning_content, "r");
+  EXPECT_EQ(conversation.messages[2].tool_call_id, "c1");
+}
+
+TEST(Api, ToolsThatAreNoneAreRefused) {
+  const std::string good = R"({"type":"function","function":{"name":"f"}})";
+  for (const std::string& tools : std::vector<std::string>{
+           "{}", "[1]", "[{}]", R"([{"type":"x","function":{"name":"f"}}])", R"([{"type":"function","function":{}}])",
+           R"([{"type":"function","function":{"name":"a b"}}])",
+           R"([{"type":"function","function":{"name":"f","parameters":[]}}])",
+           R"([{"type":"function","function":{"name":"f","parameters":{"properties":[]}}}])",
+           R"([{"type":"function","function":{"name":"f","parameters":{"required":[1]}}}])",
+           "[" + good + "," + good + "]"})
+    EXPECT_TRUE(chat_error("\"tools\":" + tools).param.starts_with("tools")) << tools;
+  for (const char* choice : {R"("required")", R"("any")", "3", R"({"type":"function"})"})
+    EXPECT_EQ(chat_error(std::string("\"tool_choice\":") + choice).param, "tool_choice") << choice;
+  EXPECT_EQ(chat_error("\"tools\":[" + good + R"(],"tool_choice":{"type":"function","function":{"name":"g"}})").param,
+            "tool_choice");
+}
+
+TEST(Api, ThinkingIsSaidInManyWaysThatMustAgree) {
+  const auto conversation = [](const std::string& fields) {
+    const auto request = parse_chat_request(R"({"messages":[{"role":"user","content":"x"}],)" + fields + "}", limits());
+    EXPECT_TRUE(request) << request.error().message;
+    return request ? request->conversation : Conversation();
+  };
+  EXPECT_FALSE(conversation(R"("seed":1)").thinking.has_value());
+  for (const char* off :
+       {R"("thinking":{"type":"disabled"})", R"("reasoning_effort":"none")", R"("reasoning":{"enabled":false})",
+        R"("chat_template_kwargs":{"thinking":false})", R"("chat_template_kwargs":{"enable_thinking":false})"})
+    EXPECT_EQ(conversation(off).thinking, false) << off;
+  EXPECT_EQ(conversation(R"("thinking":{"type":"enabled"})").thinking, true);
+  EXPECT_EQ(conversation(R"("reasoning_effort":"max")").effort, "max");
+  EXPECT_EQ(conversation(R"("reasoning":{"effort":"low"},"reasoning_effort":"low")").effort, "low");
+  EXPECT_FALSE(conversation(R"("chat_template_kwargs":{"drop_thinking":false})").drop_thinking);
+  EXPECT_EQ(chat_error(R"("thinking":{"type":"enabled"},"reasoning_effort":"none")").param, "reasoning_effort");
+  EXPECT_EQ(chat_error(R"("thinking":{"type":"disabled"},"reasoning_effort":"max")").param, "reasoning_effort");
+  EXPECT_EQ(chat_error(R"("reasoning":{"effort":"low"},"reasoning_effort":"max")").param, "reasoning");
+  EXPECT_EQ(chat_error(R"("thinking":{"type":"maybe"})").param, "thinking.type");
+  EXPECT_EQ(chat_error(R"("thinking":true)").param, "thinking");
+  EXPECT_EQ(chat_error(R"("reasoning_effort":0.5)").param, "reasoning_effort");
+}
+
+TEST(Api, ContinuationsAndRulesOfOursAreRead) {
+  const auto request = parse_chat_request(
+      R"({"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"1,","prefix":true}],
+          "plumb":{"switches":{"prefix_cache":"off"},"user_specials":"reference","developer_role":"reference",
+                   "missing_reasoning":"reject","dsml_in_reasoning":"text","lenient_tools":true,"keep_newlines":true},
+          "include_reasoning":false,"separate_reasoning":false,"task":"title"})",
+      limits());
+  ASSERT_TRUE(request) << request.error().message;
+  const Conversation& conversation = request->conversation;
+  EXPECT_EQ(conversation.continuation, Continuation::content);
+  EXPECT_FALSE(conversation.literal_specials || conversation.developer_is_system);
+  EXPECT_EQ(conversation.missing_reasoning, MissingReasoning::reject);
+  EXPECT_EQ(conversation.task, "title");
+  EXPECT_FALSE(request->reply.calls_in_reasoning || request->reply.trim_leading_newlines ||
+               request->reply.split_reasoning || request->include_reasoning);
+  EXPECT_TRUE(request->reply.lenient);
+  EXPECT_EQ(request->options.settings.describe(switch_index("prefix_cache")), "off");
+  EXPECT_EQ(chat_error(R"("plumb":{"user_specials":"none"})").param, "plumb.user_specials");
+  EXPECT_EQ(chat_error(R"("plumb":{"other":1})").param, "plumb");
+  EXPECT_EQ(chat_error(R"("continue_final_message":true,"continue_thinking":true)").param, "continue_thinking");
 }
 
 TEST(Api, SwitchesOfARequestAreChecked) {

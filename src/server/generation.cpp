@@ -1,9 +1,8 @@
 #include "server/generation.h"
 
 #include <algorithm>
-#include <atomic>
+#include <deque>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,134 +10,82 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "server/choice.h"
 #include "server/reply_form.h"
-#include "server/text_stream.h"
+#include "server/sequence_sink.h"
 
 namespace plumb::server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
 
-std::uint64_t random_bits() {
-  static const std::uint64_t base = [] {
-    std::random_device device;
-    return (std::uint64_t{device()} << 32) ^ device();
-  }();
-  static std::atomic<std::uint64_t> count{0};
-  return mix64(base + count.fetch_add(1));
+ApiError server_error(int status, std::string message, std::string code) {
+  return {
+      .status = status, .type = "server_error", .message = std::move(message), .param = "", .code = std::move(code)};
 }
 
 ApiError model_error() {
-  return {.status = 500,
-          .type = "server_error",
-          .message = "the model gave logits that are not finite; its weights or config are damaged",
-          .param = "",
-          .code = "model_failure"};
+  return server_error(500, "the model gave logits that are not finite; its weights or config are damaged",
+                      "model_failure");
 }
 
-ApiError stopping_error() {
-  return {.status = 503, .type = "server_error", .message = "the server is stopping", .param = "", .code = "stopping"};
-}
+ApiError stopping_error() { return server_error(503, "the server is stopping", "stopping"); }
 
 }  // namespace
 
-// Receives a sequence's tokens on the generator's thread and hands them to the strand of its exchange.
-class SequenceSink final : public TokenSink {
- public:
-  SequenceSink(std::shared_ptr<Generation> generation, std::shared_ptr<Exchange> exchange, std::size_t index)
-      : generation_(std::move(generation)), exchange_(std::move(exchange)), index_(index) {}
-
-  void on_prompt_scores(std::vector<TokenScore> scores) override;
-  void on_token(TokenScore token) override;
-  void on_finish(Finish reason, Usage usage) override;
-
-  void detach() {
-    // Released outside the lock: this may be the last reference to either.
-    std::shared_ptr<Generation> generation;
-    std::shared_ptr<Exchange> exchange;
-    const std::lock_guard lock(mutex_);
-    generation.swap(generation_);
-    exchange.swap(exchange_);
-  }
-
- private:
-  template <class Task>
-  void post(Task task) {
-    const std::lock_guard lock(mutex_);
-    if (generation_ != nullptr)
-      exchange_->post([task = std::move(task), generation = generation_]() mutable { task(*generation); });
-  }
-
-  std::mutex mutex_;
-  std::shared_ptr<Generation> generation_;
-  std::shared_ptr<Exchange> exchange_;
-  const std::size_t index_;
-};
-
 // One request for tokens from submission to the end of its answer. Everything runs on the exchange's strand, except
 // cancel_for_stop and detach.
-class Generation : public std::enable_shared_from_this<Generation> {
+class Generation final : public SequenceListener, public Stoppable, public std::enable_shared_from_this<Generation> {
  public:
   Generation(const GenerationContext& context, GenerationPlan plan, std::shared_ptr<Exchange> exchange);
 
   void start();
-  void on_prompt_scores(std::size_t index, const std::vector<TokenScore>& scores);
-  void on_token(std::size_t index, const TokenScore& token);
-  void on_finish(std::size_t index, Finish reason, Usage usage);
+  void on_prompt_scores(std::size_t index, const std::vector<TokenScore>& scores) override;
+  void on_token(std::size_t index, const TokenScore& token) override;
+  void on_finish(std::size_t index, Finish reason, Usage usage) override;
 
-  void cancel_for_stop();
-  void detach();
+  void cancel_for_stop() override;
+  void detach() override;
 
  private:
   struct Sequence {
-    std::size_t prompt_index = 0;
+    Choice choice;
     std::uint64_t id = 0;
-    Utf8Stream utf8;
-    StopMatcher stop;
-    CompletionLogprobs completion_logprobs;
-    ChatLogprobs chat_logprobs;
-    ChoicePart part;                      // not streamed: the choice so far
-    std::vector<std::int32_t> token_ids;  // generated; streamed: since the last event
-    std::size_t characters = 0;           // shown or held back
-    std::int64_t generated = 0;
-    std::int32_t last_id = -1;
     bool submitted = false;
-    bool stopped = false;  // a stop string came; what follows is not wanted
+    bool stopped = false;  // the answer is complete; what follows is not wanted
     bool finished = false;
-    Clock::time_point last_token_at;
-    Usage usage;
+    Clock::time_point last_token_at{};
+    Usage usage{};
   };
 
   bool streams() const { return plan_.options.stream; }
   bool chat() const { return plan_.form == GenerationPlan::Form::chat; }
   bool scores() const { return plan_.options.logprobs >= 0; }
-  Sequence& sequence(std::size_t index) { return sequences_[index]; }
-  const std::vector<std::int32_t>& prompt_of(const Sequence& s) const { return plan_.prompts[s.prompt_index]; }
 
-  GenerateRequest make_request(const Sequence& s, int sample) const;
+  GenerateRequest make_request(const Sequence& s) const;
   std::optional<ApiError> submit_all();
   void begin_answer();
-  void echo_prompt(Sequence& s, const std::vector<TokenScore>* scores);
-  std::string shown_text(Sequence& s, std::int32_t id);
-  std::string advance(Sequence& s, std::string_view bytes);
   void count_token(Sequence& s, std::int32_t id);
-  void show(Sequence& s, std::string text);
-  std::string take_logprobs(Sequence& s);
+  void show(Sequence& s, std::vector<ReplyDelta> deltas);
+  void send(Sequence& s, const std::vector<ReplyDelta>& deltas);
   void end_sequence(Sequence& s, Finish reason);
   void end_answer();
   void fail(const ApiError& error);
   void cancel_all();
   void keep_alive();
   void release();
-  Usage total_usage() const;
+  ReplyUsage total_usage() const;
+  std::optional<ReplyUsage> usage_so_far() const;
 
   const GenerationContext& context_;
   GenerationPlan plan_;
   ReplyHead head_;
   std::shared_ptr<Exchange> exchange_;
-  std::vector<Sequence> sequences_;
+  std::deque<Sequence> sequences_;
   std::size_t unfinished_ = 0;
   bool answered_ = false;     // nothing more goes to the client
   bool header_sent_ = false;  // of a stream: errors become events
@@ -148,43 +95,27 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<std::shared_ptr<SequenceSink>> sinks_;
 };
 
-void SequenceSink::on_prompt_scores(std::vector<TokenScore> scores) {
-  post([scores = std::move(scores), i = index_](Generation& g) { g.on_prompt_scores(i, scores); });
-}
-void SequenceSink::on_token(TokenScore token) {
-  post([token = std::move(token), i = index_](Generation& g) { g.on_token(i, token); });
-}
-void SequenceSink::on_finish(Finish reason, Usage usage) {
-  post([reason, usage, i = index_](Generation& g) { g.on_finish(i, reason, usage); });
-}
-
 Generation::Generation(const GenerationContext& context, GenerationPlan plan, std::shared_ptr<Exchange> exchange)
     : context_(context), plan_(std::move(plan)), exchange_(std::move(exchange)) {
   head_ = {
       .chat = chat(),
       .id = fmt::format("{}{:016x}{:08x}", chat() ? "chatcmpl-" : "cmpl-", random_bits(), random_bits() >> 32),
       .model = context_.model,
-      .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-                     .count()};
+      .created =
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .effort = plan_.chat.effort,
+      .warnings = plan_.chat.warnings};
   if (!plan_.options.seed_given) plan_.options.sampling.seed = random_bits();
-  const auto samples = static_cast<std::size_t>(plan_.options.n);
-  for (std::size_t i = 0; i < plan_.prompts.size() * samples; ++i) {
-    Sequence& s = sequences_.emplace_back(Sequence{.prompt_index = i / samples,
-                                                   .utf8 = {},
-                                                   .stop = StopMatcher(plan_.options.stop),
-                                                   .completion_logprobs = CompletionLogprobs(context_.texts),
-                                                   .chat_logprobs = ChatLogprobs(context_.texts),
-                                                   .part = {},
-                                                   .token_ids = {},
-                                                   .last_token_at = {},
-                                                   .usage = {}});
-    s.part.index = static_cast<int>(i);
-  }
+  const int count = static_cast<int>(plan_.prompts.size()) * plan_.options.n;
+  CHECK(!chat() || plan_.chat.parsers.size() == static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i)
+    sequences_.push_back(
+        {Choice(context_, plan_, chat() ? std::move(plan_.chat.parsers[static_cast<std::size_t>(i)]) : nullptr, i)});
 }
 
-GenerateRequest Generation::make_request(const Sequence& s, int sample) const {
+GenerateRequest Generation::make_request(const Sequence& s) const {
   const GenerationOptions& options = plan_.options;
-  GenerateRequest request{.prompt = prompt_of(s),
+  GenerateRequest request{.prompt = s.choice.prompt(),
                           .max_tokens = *options.max_tokens,
                           .sampling = options.sampling,
                           .stop_ids = options.stop_token_ids,
@@ -192,20 +123,23 @@ GenerateRequest Generation::make_request(const Sequence& s, int sample) const {
                           .prompt_logprobs = plan_.echo && scores(),
                           .settings = options.settings};
   // A draw is a function of seed and position: samples of one prompt need seeds of their own.
-  if (sample > 0) request.sampling.seed = derive_seed(options.sampling.seed, fmt::format("sample {}", sample));
+  if (const int sample = s.choice.index() % options.n; sample > 0)
+    request.sampling.seed = derive_seed(options.sampling.seed, fmt::format("sample {}", sample));
   if (!options.ignore_eos) request.stop_ids.push_back(context_.encoding.eos());
+  if (chat())
+    for (const std::int32_t id : context_.encoding.never_in_answers()) request.stop_ids.push_back(id);
   return request;
 }
 
 std::optional<ApiError> Generation::submit_all() {
   for (std::size_t i = 0; i < sequences_.size(); ++i) {
-    Sequence& s = sequence(i);
+    Sequence& s = sequences_[i];
     auto sink = std::make_shared<SequenceSink>(shared_from_this(), exchange_, i);
     {
       const std::lock_guard lock(sinks_mutex_);
       sinks_.push_back(sink);
     }
-    const auto id = context_.generator.submit(make_request(s, static_cast<int>(i) % plan_.options.n), sink);
+    const auto id = context_.generator.submit(make_request(s), sink);
     if (!id) {
       sink->detach();
       return rejection_error(id.error());
@@ -240,12 +174,8 @@ void Generation::begin_answer() {
   if (plan_.form == GenerationPlan::Form::health) {
     exchange_->after(context_.health_timeout, [weak = weak_from_this()] {
       const auto self = weak.lock();
-      if (self == nullptr || self->answered_) return;
-      self->fail({.status = 503,
-                  .type = "server_error",
-                  .message = "no token within the time limit",
-                  .param = "",
-                  .code = "timeout"});
+      if (self != nullptr && !self->answered_)
+        self->fail(server_error(503, "no token within the time limit", "timeout"));
     });
     return;
   }
@@ -253,11 +183,13 @@ void Generation::begin_answer() {
     header_sent_ = true;
     exchange_->start_events(std::move(plan_.headers));
     for (const Sequence& s : sequences_)
-      if (chat()) exchange_->send(role_event(head_, s.part.index));
+      if (chat()) exchange_->send(role_event(head_, s.choice.index()));
     keep_alive();
   }
-  if (plan_.echo && !scores())
-    for (Sequence& s : sequences_) echo_prompt(s, nullptr);
+  for (Sequence& s : sequences_) {
+    if (chat()) show(s, s.choice.start(plan_.chat.answer_start));
+    if (plan_.echo && !scores()) show(s, s.choice.echo(nullptr));
+  }
 }
 
 void Generation::keep_alive() {
@@ -270,151 +202,122 @@ void Generation::keep_alive() {
   });
 }
 
-void Generation::echo_prompt(Sequence& s, const std::vector<TokenScore>* scores) {
-  const std::vector<std::int32_t>& prompt = prompt_of(s);
-  std::string text;
-  for (std::size_t i = 0; i < prompt.size(); ++i) {
-    if (scores != nullptr && i == 0) s.completion_logprobs.append_unscored(prompt[0], s.characters);
-    if (scores != nullptr && i > 0) s.completion_logprobs.append((*scores)[i - 1], s.characters);
-    const std::string more = s.utf8.push(context_.texts.bytes(prompt[i]));
-    s.characters += count_characters(more);
-    text += more;
-  }
-  show(s, std::move(text));
-}
-
 void Generation::on_prompt_scores(std::size_t index, const std::vector<TokenScore>& scores) {
   if (answered_) return;
-  Sequence& s = sequence(index);
-  CHECK(scores.size() + 1 == prompt_of(s).size());
-  if (plan_.echo) echo_prompt(s, &scores);
-}
-
-// Bytes that the sequence produced, as the text that can be shown now.
-std::string Generation::advance(Sequence& s, std::string_view bytes) {
-  const bool at_start = s.characters == 0;
-  std::string text = s.utf8.push(bytes);
-  s.characters += count_characters(text);
-  if (chat() && context_.chat_leading_space && at_start && text.starts_with(' ')) text.erase(0, 1);
-  return s.stop.push(text);
-}
-
-std::string Generation::shown_text(Sequence& s, std::int32_t id) {
-  const GenerationOptions& options = plan_.options;
-  const auto& stops = options.stop_token_ids;
-  const bool hidden = id == context_.encoding.eos() || std::find(stops.begin(), stops.end(), id) != stops.end() ||
-                      (options.skip_special_tokens && context_.encoding.is_special(id));
-  return hidden ? std::string() : advance(s, context_.texts.bytes(id));
+  Sequence& s = sequences_[index];
+  CHECK(scores.size() + 1 == s.choice.prompt().size());
+  if (plan_.echo) show(s, s.choice.echo(&scores));
 }
 
 void Generation::count_token(Sequence& s, std::int32_t id) {
   const Clock::time_point now = Clock::now();
-  if (s.generated == 0)
-    context_.metrics.first_token(std::chrono::duration<double>(now - plan_.arrival).count());
+  if (s.choice.generated() == 0)
+    context_.metrics.first_token(seconds_between(plan_.arrival, now));
   else
-    context_.metrics.next_token(std::chrono::duration<double>(now - s.last_token_at).count());
-  if (id != context_.encoding.eos() && context_.encoding.is_special(id))
+    context_.metrics.next_token(seconds_between(s.last_token_at, now));
+  if (id != context_.encoding.eos() && context_.encoding.is_special(id) && !context_.encoding.is_read_in_answers(id))
     context_.metrics.special_token(context_.texts.bytes(id));
   s.last_token_at = now;
-  s.last_id = id;
-  ++s.generated;
   token_seen_ = true;
 }
 
 void Generation::on_token(std::size_t index, const TokenScore& token) {
-  Sequence& s = sequence(index);
+  Sequence& s = sequences_[index];
   if (answered_ || s.stopped) return;
   CHECK(0 <= token.id && token.id < context_.texts.size());
   count_token(s, token.id);
-  s.token_ids.push_back(token.id);
-  if (scores() && chat()) s.chat_logprobs.append(token);
-  if (scores() && !chat()) s.completion_logprobs.append(token, s.characters);
-  show(s, shown_text(s, token.id));
-  if (!s.stop.matched()) return;
+  show(s, s.choice.add(token));
+  if (!s.choice.complete()) return;
   s.stopped = true;
   context_.generator.cancel(s.id);
 }
 
-std::string Generation::take_logprobs(Sequence& s) {
-  if (!scores()) return "null";
-  return chat() ? s.chat_logprobs.take() : s.completion_logprobs.take();
+void Generation::show(Sequence& s, std::vector<ReplyDelta> deltas) {
+  if (!plan_.chat.include_reasoning)
+    std::erase_if(deltas, [](const ReplyDelta& delta) { return delta.kind == ReplyDelta::Kind::reasoning; });
+  if (streams())
+    send(s, deltas);
+  else
+    s.choice.gather(deltas);
 }
 
-void Generation::show(Sequence& s, std::string text) {
-  if (!streams()) {
-    s.part.text += text;
-    return;
-  }
-  const bool news = !text.empty() || scores() || plan_.options.return_token_ids;
-  if (!news) return;
-  ChoicePart part;
-  part.index = s.part.index;
-  part.text = std::move(text);
-  part.logprobs = take_logprobs(s);
-  if (plan_.options.return_token_ids) part.token_ids = &s.token_ids;
-  exchange_->send(text_event(head_, part));
-  s.token_ids.clear();
+void Generation::send(Sequence& s, const std::vector<ReplyDelta>& deltas) {
+  const bool wants_ids = plan_.options.return_token_ids;
+  const auto usage = usage_so_far();
+  const auto send_one = [&](const ReplyDelta& delta, bool first) {
+    ChoicePart part = s.choice.meta();
+    // Log-probabilities and ids ride on the first event of their step.
+    if (first) s.choice.take_scores(part);
+    if (first && wants_ids) part.token_ids = &s.choice.token_ids();
+    const std::string call_id = delta.kind == ReplyDelta::Kind::call ? s.choice.call_id(delta) : std::string();
+    exchange_->send(delta_event(head_, part, delta, call_id, usage ? &*usage : nullptr));
+    if (first) s.choice.token_ids().clear();
+  };
+  bool first = true;
+  for (const ReplyDelta& delta : deltas)
+    if (delta.kind != ReplyDelta::Kind::call_void) send_one(delta, std::exchange(first, false));
+  const bool rides = scores() || (wants_ids && !s.choice.token_ids().empty());
+  if (first && rides) send_one({.kind = ReplyDelta::Kind::content, .text = {}, .call = 0}, true);
 }
 
 void Generation::end_sequence(Sequence& s, Finish reason) {
-  std::string rest = s.stop.matched() ? std::string() : s.utf8.finish();
-  if (!s.stop.matched()) rest = s.stop.push(rest) + s.stop.finish();
-  const std::int32_t eos = context_.encoding.eos();
-  s.part.finish_reason = s.stopped || reason == Finish::stop ? "stop" : "length";
-  if (s.stopped)
-    s.part.stop_reason = json_quote(s.stop.match());
-  else if (reason == Finish::stop && s.last_id != eos)
-    s.part.stop_reason = fmt::format("{}", s.last_id);
-  if (!streams()) {
-    s.part.text += rest;
-    return;
-  }
-  if (!rest.empty()) show(s, std::move(rest));
-  exchange_->send(finish_event(head_, s.part));
+  std::vector<ReplyDelta> rest = s.choice.end(reason);
+  if (!streams() || !rest.empty()) show(s, std::move(rest));
+  if (!streams()) return;
+  const auto usage = usage_so_far();
+  exchange_->send(finish_event(head_, s.choice.part(), usage ? &*usage : nullptr));
 }
 
 void Generation::on_finish(std::size_t index, Finish reason, Usage usage) {
-  Sequence& s = sequence(index);
+  Sequence& s = sequences_[index];
   CHECK(!s.finished);
   s.finished = true;
   s.usage = usage;
-  // Tokens after a stop string were drawn but are not part of the answer.
-  s.usage.completion_tokens = s.generated;
+  // Tokens after the end of the answer were drawn but are not part of it.
+  s.usage.completion_tokens = s.choice.generated();
   --unfinished_;
   const bool cancelled = reason == Finish::cancelled && !s.stopped;
   const bool failed = reason == Finish::failed;
-  const char* ends = cancelled                             ? "cancelled"
-                     : failed                              ? "failed"
-                     : s.stopped || reason == Finish::stop ? "stop"
-                                                           : "length";
-  context_.metrics.sequence_finished(ends, s.usage);
   if (!answered_ && cancelled) fail(stopping_error());
   if (!answered_ && failed) {
     spdlog::error("the model gave logits that are not finite");
     fail(model_error());
   }
   if (!answered_) end_sequence(s, reason);
+  const std::string& end = s.choice.part().finish_reason;
+  const char* otherwise = s.stopped || reason == Finish::stop ? "stop" : "length";
+  context_.metrics.sequence_finished(cancelled      ? "cancelled"
+                                     : failed       ? "failed"
+                                     : !end.empty() ? end
+                                                    : std::string(otherwise),
+                                     s.usage);
   if (!answered_ && unfinished_ == 0) end_answer();
   if (unfinished_ == 0) release();
 }
 
-Usage Generation::total_usage() const {
-  Usage total;
+ReplyUsage Generation::total_usage() const {
+  ReplyUsage total;
   for (const Sequence& s : sequences_) {
-    total.completion_tokens += s.usage.completion_tokens;
+    total.completion_tokens += s.choice.generated();
+    total.reasoning_tokens += s.choice.reasoning_tokens();
     // Samples share their prompt: it counts once, as the first of them met it.
-    if (s.part.index % plan_.options.n != 0) continue;
-    total.prompt_tokens += static_cast<std::int64_t>(prompt_of(s).size());
+    if (s.choice.index() % plan_.options.n != 0) continue;
+    total.prompt_tokens += static_cast<std::int64_t>(s.choice.prompt().size());
     total.cached_tokens += s.usage.cached_tokens;
   }
   return total;
 }
 
+std::optional<ReplyUsage> Generation::usage_so_far() const {
+  if (!plan_.options.continuous_usage) return std::nullopt;
+  return total_usage();
+}
+
 void Generation::end_answer() {
   answered_ = true;
-  context_.metrics.generation_finished(seconds_since(plan_.arrival));
+  context_.metrics.generation_finished(seconds_between(plan_.arrival, Clock::now()));
   if (plan_.form == GenerationPlan::Form::health) {
-    const bool works = sequences_.front().generated > 0;
+    const bool works = sequences_.front().choice.generated() > 0;
     return exchange_->reply({.status = works ? 200 : 503,
                              .body = fmt::format(R"({{"status":"{}"}})", works ? "ok" : "no token"),
                              .headers = {}});
@@ -426,12 +329,12 @@ void Generation::end_answer() {
   }
   std::vector<ChoicePart> choices;
   for (Sequence& s : sequences_) {
-    s.part.logprobs = take_logprobs(s);
+    s.choice.take_scores(s.choice.part());
     if (plan_.options.return_token_ids) {
-      s.part.token_ids = &s.token_ids;
-      s.part.prompt_token_ids = &prompt_of(s);
+      s.choice.part().token_ids = &s.choice.token_ids();
+      s.choice.part().prompt_token_ids = &s.choice.prompt();
     }
-    choices.push_back(std::move(s.part));
+    choices.push_back(std::move(s.choice.part()));
   }
   exchange_->reply({.body = complete_reply(head_, choices, total_usage()), .headers = std::move(plan_.headers)});
 }
@@ -469,39 +372,6 @@ void Generation::release() {
   context_.running.remove(shared_from_this());
 }
 
-void RunningGenerations::add(const std::shared_ptr<Generation>& generation) {
-  const std::lock_guard lock(mutex_);
-  running_.insert(generation);
-}
-
-void RunningGenerations::remove(const std::shared_ptr<Generation>& generation) {
-  {
-    const std::lock_guard lock(mutex_);
-    running_.erase(generation);
-  }
-  changed_.notify_all();
-}
-
-bool RunningGenerations::wait_until_none(std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [this] { return running_.empty(); });
-}
-
-std::vector<std::shared_ptr<Generation>> RunningGenerations::all() const {
-  const std::lock_guard lock(mutex_);
-  return {running_.begin(), running_.end()};
-}
-
-void RunningGenerations::cancel_all() {
-  for (const auto& generation : all()) generation->cancel_for_stop();
-}
-
-void RunningGenerations::detach_all() {
-  for (const auto& generation : all()) generation->detach();
-  const std::lock_guard lock(mutex_);
-  running_.clear();
-}
-
 void start_generation(const GenerationContext& context, GenerationPlan plan, std::shared_ptr<Exchange> exchange) {
   CHECK(plan.options.max_tokens.has_value() && !plan.prompts.empty());
   std::make_shared<Generation>(context, std::move(plan), std::move(exchange))->start();
@@ -515,11 +385,11 @@ ApiError rejection_error(const Rejection& rejection) {
     case Kind::invalid:
       return {.message = rejection.message, .param = "", .code = "invalid_value"};
     case Kind::overloaded:
-      return {.status = 503, .type = "server_error", .message = rejection.message, .param = "", .code = "overloaded"};
+      return server_error(503, rejection.message, "overloaded");
     case Kind::stopping:
       break;
   }
-  return {.status = 503, .type = "server_error", .message = rejection.message, .param = "", .code = "stopping"};
+  return server_error(503, rejection.message, "stopping");
 }
 
 HttpReply error_reply(const ApiError& error) {

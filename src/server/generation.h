@@ -1,12 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "model/encoding.h"
@@ -14,31 +11,10 @@
 #include "server/api.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
+#include "server/running_generations.h"
 #include "server/token_texts.h"
 
 namespace plumb::server {
-
-class Generation;
-
-/// The generations that are running, so that a stop can wait for them or end them. Thread-safe.
-class RunningGenerations {
- public:
-  void add(const std::shared_ptr<Generation>& generation);
-  void remove(const std::shared_ptr<Generation>& generation);
-  /// Waits until none runs; false when the time is over first.
-  bool wait_until_none(std::chrono::milliseconds timeout);
-  /// Cancels all: their clients get a 503 or an error event.
-  void cancel_all();
-  /// Cuts all off from the generator: nothing it says reaches them any more.
-  void detach_all();
-
- private:
-  std::vector<std::shared_ptr<Generation>> all() const;
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::unordered_set<std::shared_ptr<Generation>> running_;
-};
 
 /// What generations need; it outlives them.
 struct GenerationContext {
@@ -48,10 +24,17 @@ struct GenerationContext {
   Metrics& metrics;
   RunningGenerations& running;
   std::string model;
-  bool
-      chat_leading_space;  // the chat form puts one space between a role marker and the text; replies are shown without
   std::chrono::milliseconds keep_alive;  // 0: no comments while a stream waits for its first token
   std::chrono::milliseconds health_timeout;
+};
+
+/// How the answers of a chat are read.
+struct ChatReading {
+  std::vector<std::unique_ptr<ReplyParser>> parsers;  // one a choice
+  std::string answer_start;                           // the end of the prompt that is part of each answer
+  bool include_reasoning = true;
+  std::string effort;                 // of the thinking; empty: none
+  std::vector<std::string> warnings;  // of the prompt's encoding
 };
 
 /// A request for tokens, checked and tokenised.
@@ -60,6 +43,7 @@ struct GenerationPlan {
   GenerationOptions options;                       // max_tokens is set
   std::vector<std::vector<std::int32_t>> prompts;  // none empty; with max_tokens they fit the context
   bool echo = false;
+  ChatReading chat;  // of Form::chat
   HeaderList headers;
   std::chrono::steady_clock::time_point arrival;
 };

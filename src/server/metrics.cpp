@@ -65,6 +65,12 @@ struct Metrics::Impl {
       counters("plumb_refused_requests_total", "requests answered with an error, by code");
   prometheus::Family<prometheus::Counter>& specials =
       counters("plumb_unexpected_special_token_total", "special tokens generated other than the end token");
+  prometheus::Family<prometheus::Counter>& encode_warnings =
+      counters("plumb_encode_warnings_total", "prompts that the model does not see as the client may think, by kind");
+  prometheus::Family<prometheus::Counter>& answer_warnings =
+      counters("plumb_answer_warnings_total", "answers that are irregular, by kind");
+  prometheus::Family<prometheus::Counter>& efforts =
+      counters("plumb_chat_effort_total", "chats by the effort of their thinking");
   prometheus::Counter& aborted =
       counters("plumb_num_aborted_requests_total", "requests whose client went away").Add({});
   prometheus::Gauge& connections = prometheus::BuildGauge()
@@ -112,6 +118,9 @@ void Metrics::generation_finished(double seconds) { impl_->request_seconds.Obser
 void Metrics::client_gone() { impl_->aborted.Increment(); }
 void Metrics::refused(const std::string& code) { impl_->refusals.Add({{"code", code}}).Increment(); }
 void Metrics::special_token(const std::string& text) { impl_->specials.Add({{"token", text}}).Increment(); }
+void Metrics::encode_warning(const std::string& kind) { impl_->encode_warnings.Add({{"kind", kind}}).Increment(); }
+void Metrics::answer_warning(const std::string& kind) { impl_->answer_warnings.Add({{"kind", kind}}).Increment(); }
+void Metrics::effort(const std::string& name) { impl_->efforts.Add({{"effort", name}}).Increment(); }
 void Metrics::connections(std::int64_t open) { impl_->connections.Set(static_cast<double>(open)); }
 
 void Metrics::Impl::append_generator(const GeneratorStats& stats, std::vector<Family>& out) const {

@@ -36,6 +36,11 @@ class Metrics {
   void refused(const std::string& code);
   /// A special token other than the end token was generated.
   void special_token(const std::string& text);
+  /// What was irregular about a prompt, or about an answer: words of a fixed set.
+  void encode_warning(const std::string& kind);
+  void answer_warning(const std::string& kind);
+  /// A chat was rendered with this effort of thinking ("none" without thinking).
+  void effort(const std::string& name);
   void connections(std::int64_t open);
 
   /// Everything, with the generator's numbers, the launch settings and the sides taken so far.

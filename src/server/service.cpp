@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
 
+#include "server/chat_render.h"
 #include "server/generation.h"
 #include "server/text_stream.h"
 
@@ -68,12 +69,12 @@ struct Service::Impl {
                 .metrics = metrics,
                 .running = running,
                 .model = model_id,
-                .chat_leading_space = model.chat_leading_space,
                 .keep_alive = options.keep_alive,
                 .health_timeout = options.health_timeout} {}
 
   static ServiceOptions with_vocab(ServiceOptions options, const Encoding& encoding) {
     options.limits.vocab_size = encoding.vocab_size();
+    options.limits.part_separator = encoding.part_separator();
     return options;
   }
 
@@ -82,6 +83,7 @@ struct Service::Impl {
   void models(const HttpRequest& request, const ExchangePtr& exchange);
   void one_model(const HttpRequest& request, const ExchangePtr& exchange);
   void tokenize(const HttpRequest& request, const ExchangePtr& exchange);
+  void render_text(const HttpRequest& request, const ExchangePtr& exchange);
   void detokenize(const HttpRequest& request, const ExchangePtr& exchange);
   void health(const HttpRequest& request, const ExchangePtr& exchange);
   void health_generate(const HttpRequest& request, const ExchangePtr& exchange);
@@ -101,7 +103,12 @@ struct Service::Impl {
   bool refused_at_the_door(const GenerationOptions& asked, const ExchangePtr& exchange);
   std::optional<ApiError> check_size(const GenerationPlan& plan) const;
   void generate(GenerationPlan plan, const ExchangePtr& exchange);
-  ApiResult<std::vector<std::int32_t>> render(const std::vector<ChatMessage>& messages) const;
+  struct Rendered {
+    std::unique_ptr<ChatPrompt> prompt;
+    RenderedPrompt text;
+  };
+  ApiResult<Rendered> render(Conversation conversation, const Settings& settings);
+  void warn_of_second_beginning(const std::vector<std::int32_t>& ids);
   Json model_object() const;
   Json switch_list() const;
 
@@ -113,6 +120,7 @@ struct Service::Impl {
   const TokenTexts texts;
   Metrics metrics;
   RunningGenerations running;
+  RenderedChats rendered_chats;
   const GenerationContext context;
   std::atomic<bool> draining{false};
 };
@@ -134,6 +142,7 @@ constexpr std::array kRoutes{
     Route{"/v1/models", "GET", &Service::Impl::models},
     Route{"/tokenize", "POST", &Service::Impl::tokenize},
     Route{"/v1/tokenize", "POST", &Service::Impl::tokenize},
+    Route{"/plumb/render", "POST", &Service::Impl::render_text},
     Route{"/detokenize", "POST", &Service::Impl::detokenize},
     Route{"/v1/detokenize", "POST", &Service::Impl::detokenize},
     Route{"/health", "GET", &Service::Impl::health},
@@ -211,6 +220,7 @@ std::optional<ApiError> Service::Impl::check_size(const GenerationPlan& plan) co
 
 void Service::Impl::generate(GenerationPlan plan, const ExchangePtr& exchange) {
   if (const auto error = check_size(plan)) return refuse(exchange, *error);
+  for (const auto& prompt : plan.prompts) warn_of_second_beginning(prompt);
   if (!plan.options.ignored.empty()) plan.headers.emplace_back("x-plumb-ignored", header_names(plan.options.ignored));
   start_generation(context, std::move(plan), exchange);
 }
@@ -224,20 +234,51 @@ void Service::Impl::completions(const HttpRequest& request, const ExchangePtr& e
                       .options = std::move(parsed->options),
                       .prompts = {},
                       .echo = parsed->echo,
+                      .chat = {},
                       .headers = {},
                       .arrival = arrival};
   for (Prompt& prompt : parsed->prompts) {
     auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt);
-    plan.prompts.push_back(ids != nullptr ? std::move(*ids) : encoding.encode(std::get<std::string>(prompt)));
+    if (ids == nullptr && !parsed->suffix.empty()) {
+      auto infill = encoding.encode_infill(std::get<std::string>(prompt), parsed->suffix);
+      if (!infill)
+        return refuse(exchange,
+                      {.message = infill.error().message, .param = "suffix", .code = "unsupported_parameter"});
+      plan.prompts.push_back(std::move(*infill));
+    } else if (ids == nullptr) {
+      const std::string& text = std::get<std::string>(prompt);
+      plan.prompts.push_back(parsed->add_special_tokens ? encoding.encode_prompt(text) : encoding.encode(text));
+    } else {
+      plan.prompts.push_back(std::move(*ids));
+    }
   }
   generate(std::move(plan), exchange);
 }
 
-ApiResult<std::vector<std::int32_t>> Service::Impl::render(const std::vector<ChatMessage>& messages) const {
-  auto ids = encoding.render_chat(messages);
-  if (!ids)
-    return tl::unexpected(ApiError{.message = ids.error().message, .param = "messages", .code = "invalid_messages"});
-  return *std::move(ids);
+namespace {
+
+// What a message of an encoding is about: it begins with the field, or with the message.
+ApiError encoding_error(std::string message) {
+  for (const char* field : {"thinking", "tools", "tool_choice", "task", "user_specials", "reasoning effort"})
+    if (message.starts_with(field))
+      return {.message = std::move(message),
+              .param = std::string(field) == "reasoning effort" ? "reasoning_effort" : field,
+              .code = "unsupported_parameter"};
+  return {.message = std::move(message), .param = "messages", .code = "invalid_messages"};
+}
+
+}  // namespace
+
+ApiResult<Service::Impl::Rendered> Service::Impl::render(Conversation conversation, const Settings& settings) {
+  auto prompt = encoding.lay_out(std::move(conversation));
+  if (!prompt) return tl::unexpected(encoding_error(prompt.error().message));
+  RenderedPrompt text = chosen_side<"chat.incremental_render">(settings, 0, RenderStep{prompt->get(), &rendered_chats});
+  return Rendered{std::move(*prompt), std::move(text)};
+}
+
+void Service::Impl::warn_of_second_beginning(const std::vector<std::int32_t>& ids) {
+  if (!ids.empty() && std::find(ids.begin() + 1, ids.end(), encoding.bos()) != ids.end())
+    metrics.encode_warning("double_bos");
 }
 
 void Service::Impl::chat_completions(const HttpRequest& request, const ExchangePtr& exchange) {
@@ -245,13 +286,22 @@ void Service::Impl::chat_completions(const HttpRequest& request, const ExchangeP
   auto parsed = parse_chat_request(request.body, options.limits);
   if (!parsed) return refuse(exchange, parsed.error());
   if (refused_at_the_door(parsed->options, exchange)) return;
-  auto ids = render(parsed->messages);
-  if (!ids) return refuse(exchange, ids.error());
+  auto rendered = render(std::move(parsed->conversation), parsed->options.settings);
+  if (!rendered) return refuse(exchange, rendered.error());
+  const ChatPrompt& prompt = *rendered->prompt;
+  metrics.effort(prompt.effort().empty() ? "none" : prompt.effort());
+  for (const std::string& kind : prompt.warnings()) metrics.encode_warning(kind);
   GenerationPlan plan{.form = GenerationPlan::Form::chat,
                       .options = std::move(parsed->options),
-                      .prompts = {std::move(*ids)},
+                      .prompts = {std::move(rendered->text.ids)},
+                      .chat = {.parsers = {},
+                               .answer_start = prompt.answer_start(),
+                               .include_reasoning = parsed->include_reasoning,
+                               .effort = prompt.effort(),
+                               .warnings = prompt.warnings()},
                       .headers = {},
                       .arrival = arrival};
+  for (int i = 0; i < plan.options.n; ++i) plan.chat.parsers.push_back(prompt.reply_parser(parsed->reply));
   const auto length = static_cast<std::int64_t>(plan.prompts.front().size());
   if (!plan.options.max_tokens) plan.options.max_tokens = std::max<std::int64_t>(1, model.max_context - length);
   generate(std::move(plan), exchange);
@@ -284,20 +334,47 @@ void Service::Impl::one_model(const HttpRequest& request, const ExchangePtr& exc
 }
 
 void Service::Impl::tokenize(const HttpRequest& request, const ExchangePtr& exchange) {
-  const auto parsed = parse_tokenize_request(request.body, options.limits);
+  auto parsed = parse_tokenize_request(request.body, options.limits);
   if (!parsed) return refuse(exchange, parsed.error());
   std::vector<std::int32_t> tokens;
   if (parsed->prompt) {
-    tokens = encoding.encode(*parsed->prompt);
+    tokens = parsed->add_special_tokens ? encoding.encode_prompt(*parsed->prompt) : encoding.encode(*parsed->prompt);
   } else {
-    auto ids = render(parsed->messages);
-    if (!ids) return refuse(exchange, ids.error());
-    tokens = std::move(*ids);
+    auto rendered = render(std::move(*parsed->conversation), parsed->settings);
+    if (!rendered) return refuse(exchange, rendered.error());
+    tokens = std::move(rendered->text.ids);
   }
   Json json;
   json["tokens"] = tokens;
   json["count"] = tokens.size();
   json["max_model_len"] = model.max_context;
+  reply(exchange, json);
+}
+
+// What a chat with this body would give to the model, and where it came from.
+void Service::Impl::render_text(const HttpRequest& request, const ExchangePtr& exchange) {
+  auto parsed = parse_chat_request(request.body, options.limits);
+  if (!parsed) return refuse(exchange, parsed.error());
+  const auto rendered = render(std::move(parsed->conversation), parsed->options.settings);
+  if (!rendered) return refuse(exchange, rendered.error());
+  Utf8Stream stream;
+  std::string text;
+  for (const std::int32_t id : rendered->text.ids) text += stream.push(texts.bytes(id));
+  Json json;
+  json["prompt"] = text + stream.finish();
+  json["ids"] = rendered->text.ids;
+  json["segments"] = Json::array();
+  for (std::size_t i = 0; i < rendered->text.ends.size(); ++i) {
+    Json segment;
+    segment["role"] = rendered->prompt->role(i);
+    segment["start"] = i == 0 ? 0 : rendered->text.ends[i - 1];
+    segment["end"] = rendered->text.ends[i];
+    segment["source"] = i < rendered->text.reused ? "kept" : "encoded";
+    json["segments"].push_back(std::move(segment));
+  }
+  const std::string& effort = rendered->prompt->effort();
+  json["effort"] = effort.empty() ? Json() : Json(effort);
+  json["warnings"] = rendered->prompt->warnings();
   reply(exchange, json);
 }
 
@@ -326,6 +403,7 @@ void Service::Impl::health_generate(const HttpRequest&, const ExchangePtr& excha
   GenerationPlan plan{.form = GenerationPlan::Form::health,
                       .options = {},
                       .prompts = {{encoding.eos()}},
+                      .chat = {},
                       .headers = {},
                       .arrival = std::chrono::steady_clock::now()};
   plan.options.max_tokens = 1;

@@ -21,10 +21,8 @@ struct ModelInfo {
   std::string name;              // the model id, unless another is served
   std::int64_t max_context = 0;  // tokens
   std::string hash;
-  std::int64_t created = 0;        // seconds since 1970
-  int layers = kMaxLayers;         // those that a switch may name
-  bool chat_leading_space = true;  // the chat form puts one space between a role marker and the text: chat replies are
-                                   // shown without that one; completions show the raw text
+  std::int64_t created = 0;  // seconds since 1970
+  int layers = kMaxLayers;   // those that a switch may name
 };
 
 struct ServiceOptions {

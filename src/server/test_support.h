@@ -25,6 +25,7 @@
 
 #include "base/check.h"
 #include "model/encoding.h"
+#include "model/phantom_parser.h"
 #include "runtime/generator.h"
 
 namespace plumb::server::testing_support {
@@ -52,20 +53,43 @@ class ByteEncoding final : public Encoding {
     return id < 256 ? std::string(1, static_cast<char>(id)) : words_[static_cast<std::size_t>(id) - 256];
   }
   bool is_special(std::int32_t id) const override { return kBos <= id && id <= kAssistant; }
-  Result<std::vector<std::int32_t>> render_chat(std::span<const ChatMessage> messages) const override {
-    std::string text = "<bos>";
-    for (const ChatMessage& message : messages) {
+  Result<std::unique_ptr<ChatPrompt>> lay_out(Conversation conversation) const override {
+    for (const ChatMessage& message : conversation.messages)
       if (message.role != "user" && message.role != "assistant")
         return error("role '{}' is unknown; there are user and assistant", message.role);
-      text += "<" + message.role + "> " + message.content + (message.role == "assistant" ? "<eos>" : "");
-    }
-    return encode(text + "<assistant>");
+    return std::make_unique<Prompt>(*this, std::move(conversation));
   }
   std::int32_t bos() const override { return kBos; }
   std::int32_t eos() const override { return kEos; }
   std::int64_t vocab_size() const override { return 256 + static_cast<std::int64_t>(words_.size()); }
 
  private:
+  class Prompt final : public ChatPrompt {
+   public:
+    Prompt(const ByteEncoding& encoding, Conversation conversation)
+        : encoding_(encoding), conversation_(std::move(conversation)) {}
+    std::size_t stretch_count() const override { return conversation_.messages.size() + 1; }
+    std::string key(std::size_t i) const override {
+      std::string text = i == 0 ? "<bos>" : "";
+      if (i == conversation_.messages.size()) return text + "<assistant>";
+      const ChatMessage& message = conversation_.messages[i];
+      return text + "<" + message.role + "> " + message.content + (message.role == "assistant" ? "<eos>" : "");
+    }
+    void append_ids(std::size_t i, std::vector<std::int32_t>& ids) const override {
+      for (const std::int32_t id : encoding_.encode(key(i))) ids.push_back(id);
+    }
+    std::string role(std::size_t) const override { return "any"; }
+    std::unique_ptr<ReplyParser> reply_parser(ReplyOptions asked) const override {
+      asked.tools = conversation_.tools;
+      asked.tools_active = !asked.tools.empty();
+      return phantom_reply_parser(std::move(asked));
+    }
+
+   private:
+    const ByteEncoding& encoding_;
+    const Conversation conversation_;
+  };
+
   std::vector<std::string> words_{"<bos>", "<eos>", "<user>", "<assistant>", " hello", " K7-42-QX"};
 };
 

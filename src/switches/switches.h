@@ -167,6 +167,15 @@ inline constexpr std::array kSwitches{
            .op_budget = {Metric::nmse, 3e-3},
            .shift = 0,
            .source = "one layer on random weights; twin test, seed 211, 5 shapes, 2 backends: nmse 1.3e-3 to 1.4e-3"},
+    Switch{.name = "chat.incremental_render",
+           .on = "the ids of earlier turns are kept, and only what is new is rendered and tokenised",
+           .off = "every conversation is rendered and tokenised whole",
+           .by_default = true,
+           .scope = Scope::request,
+           .per_layer = false,
+           .op_budget = {Metric::exact, 0},
+           .shift = 0,
+           .source = "a stretch's ids are a function of its key, which is compared: equal ids"},
 };
 
 inline constexpr std::size_t kSwitchCount = kSwitches.size();
