@@ -24,8 +24,8 @@ struct RuntimeOptions {
   std::int64_t score_bytes = 512 << 20;   // logits of one scored prompt (prompt_logprobs)
 };
 
-/// Starts the generator: one thread that admits requests, cuts prompts into passes, decodes and samples. A request gets
-/// pages for its whole length when admitted, so that nothing accepted can run out of memory later.
+/// Starts the generator: one thread that runs a Scheduler. All memory for state is planned here; a request that was
+/// accepted is never ended for want of it, at worst it waits while older ones run.
 /// Errors: options that contradict each other or the model.
 Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> model,
                                                   std::shared_ptr<Executor> executor, const RuntimeOptions& options);
