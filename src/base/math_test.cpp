@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -106,6 +107,50 @@ TEST(Math, SigmoidSiluSoftplus) {
   EXPECT_EQ(math::sigmoid(-math::kInfinity), 0.0);
   EXPECT_EQ(math::sigmoid(-720.0), 0.0);
   EXPECT_EQ(math::sigmoid(math::kInfinity), 1.0);
+}
+
+// |got - want| in units in the last place of `want` as a float; denormals count in the denormal grid.
+double ulps32(float got, double want) {
+  const float size = static_cast<float>(std::abs(want));
+  if (std::isinf(size) || std::isinf(got)) return std::copysign(size, want) == got ? 0 : 1e9;
+  const double unit = std::max<double>(std::nextafter(size, std::numeric_limits<float>::infinity()) - size, 0x1p-149f);
+  return std::abs(got - want) / unit;
+}
+
+TEST(Math, Exp32Sigmoid32AndSilu32AreWithinTheirUlpsAndFallBothWays) {
+  Rng rng{7};
+  double worst_exp = 0, worst_sigmoid = 0, worst_silu = 0, up = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const double span = i % 2 == 0 ? 10.0 : 192.0;
+    const float x = static_cast<float>(span * (rng.uniform() - 0.5) - (i % 2 == 0 ? 0.0 : 8.0));
+    const double e = std::exp(static_cast<double>(x)), inverse = std::exp(-static_cast<double>(x));
+    worst_exp = std::max(worst_exp, ulps32(math::exp32(x), e));
+    up += math::exp32(x) > e;
+    if (x < -87.0f) continue;
+    worst_sigmoid = std::max(worst_sigmoid, ulps32(math::sigmoid32(x), 1.0 / (1.0 + inverse)));
+    worst_silu = std::max(worst_silu, ulps32(math::silu32(x), x / (1.0 + inverse)));
+  }
+  EXPECT_LE(worst_exp, 2.0);
+  EXPECT_LE(worst_sigmoid, 3.0);
+  EXPECT_LE(worst_silu, 3.0);
+  EXPECT_NEAR(up / kSamples, 0.5, 0.05);
+}
+
+TEST(Math, Exp32AtTheEdges) {
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(math::exp32(0.0f), 1.0f);
+  EXPECT_EQ(math::exp32(-0.0f), 1.0f);
+  EXPECT_EQ(math::exp32(-inf), 0.0f);
+  EXPECT_EQ(math::exp32(inf), inf);
+  EXPECT_EQ(math::exp32(88.8f), inf);
+  EXPECT_LT(math::exp32(88.7f), inf);
+  EXPECT_EQ(math::exp32(-1e30f), 0.0f);
+  EXPECT_EQ(math::exp32(-104.5f), 0.0f);
+  EXPECT_GT(math::exp32(-103.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(math::exp32(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(math::sigmoid32(-inf), 0.0f);
+  EXPECT_EQ(math::sigmoid32(inf), 1.0f);
+  EXPECT_EQ(math::silu32(-100.0f), -0.0f);
 }
 
 TEST(Math, SinCosAreGoodToAMillionRadians) {

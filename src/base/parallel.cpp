@@ -66,6 +66,8 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
+int ThreadPool::threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
+
 void ThreadPool::parallel_for(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) {
   if (count <= 0) return;
   if (count == 1 || impl_->threads.empty()) return body(0, count);

@@ -11,6 +11,8 @@ namespace plumb {
 class Executor {
  public:
   virtual ~Executor() = default;
+  /// Threads that compute: a hint for how finely to cut.
+  virtual int threads() const { return 1; }
   virtual void parallel_for(std::int64_t count,
                             const std::function<void(std::int64_t begin, std::int64_t end)>& body) = 0;
 };
@@ -33,6 +35,7 @@ class ThreadPool final : public Executor {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  int threads() const override;
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>& body) override;
 
  private:

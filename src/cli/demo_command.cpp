@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 struct Args {
   std::optional<std::uint64_t> seed;
   int faults = 1;
+  std::string backend = "cpu";
   std::string case_dir;
   bool resume = false;
   bool json = false;
@@ -67,6 +68,7 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
   options.executable = executable.parent_path() / "plumb-faulty";
   options.case_dir =
       fs::absolute(args.case_dir.empty() ? fmt::format("cases/demo-{:%Y%m%dT%H%M%SZ}", now) : args.case_dir);
+  options.backend = args.backend;
   options.switches = deployed_switches();
   options.facts = {{"window", config->window},
                    {"index_topk", config->index_topk},
@@ -139,6 +141,8 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   server::takes_whole(
       command->add_option("--faults", args->faults, "how many faults are planted: 0 or 1")->capture_default_str(), 0,
       1);
+  server::takes_backend(
+      command->add_option("--backend", args->backend, "of the server under test: cpu or ref")->capture_default_str());
   command->add_option("--case", args->case_dir, "folder for everything; default: cases/demo-<time>");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print one JSON document");

@@ -27,6 +27,7 @@ struct GenerateArgs {
   std::int64_t max_tokens = 64;
   double temperature = 0;
   std::uint64_t seed = 0;
+  std::string backend = "cpu";
   std::vector<std::string> sets;
   bool json = false;
 };
@@ -84,6 +85,7 @@ int run_generate(const GenerateArgs& args) {
   if (!settings) return fail(settings.error().message);
   server::ServeOptions options;
   options.model = args.model;
+  options.backend = args.backend;
   const auto model = server::load_local_model(options, *settings);
   if (!model) return fail(model.error().message);
   if (const auto known = settings->check_layers(model->info.layers); !known) return fail(known.error().message);
@@ -125,6 +127,8 @@ void add_generate_command(CLI::App& app, int& exit_code) {
       0, kMaxTemperature);
   server::takes_seed(
       command->add_option("--seed", args->seed, "of the draws at a temperature above 0")->capture_default_str());
+  server::takes_backend(
+      command->add_option("--backend", args->backend, "who computes: cpu or ref")->capture_default_str());
   command->add_option("--set", args->sets, "a switch: NAME=on|off[@LAYERS]; may be repeated")->allow_extra_args(false);
   command->add_flag("--json", args->json, "print one JSON document");
   command->callback([args, &exit_code] { exit_code = run_generate(*args); });

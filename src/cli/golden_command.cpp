@@ -62,7 +62,7 @@ int run_golden(const GoldenArgs& args) {
   auto model = load_model(args.model);
   if (!model) return fail(model.error().message);
   const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 256);
-  Engine engine(std::make_shared<const Model>(std::move(*model)), std::make_shared<ThreadPool>(threads));
+  Engine engine(std::make_shared<const Model>(std::move(*model)), std::make_shared<ThreadPool>(threads), Backend::ref);
   if (const auto written = write_golden(engine, *ids, args.chunk, args.out); !written)
     return fail(written.error().message);
   if (args.json)

@@ -1,8 +1,12 @@
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
@@ -10,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "model/encoding.h"
+#include "model/tokenizer.h"
 
 namespace plumb::cli {
 namespace {
@@ -21,17 +26,29 @@ struct TokenizeArgs {
   bool json = false;
 };
 
+/// Ids by the folder's tokenizer.json, which needs no chat form around it; else by the encoding of the phantom.
+Result<std::vector<std::int32_t>> ids_of(const std::filesystem::path& folder, std::string_view text) {
+  const std::filesystem::path tokenizer_json = folder / "tokenizer.json";
+  if (std::error_code ignored; std::filesystem::exists(tokenizer_json, ignored)) {
+    const auto tokenizer = Tokenizer::load(tokenizer_json);
+    if (!tokenizer) return tl::unexpected(tokenizer.error());
+    return tokenizer->encode(text, Specials::parse);
+  }
+  const auto encoding = load_encoding(folder);
+  if (!encoding) return tl::unexpected(encoding.error());
+  return (*encoding)->encode(text);
+}
+
 int run_tokenize(const TokenizeArgs& args) {
-  const auto encoding = load_encoding(args.model);
-  if (!encoding) return fail(encoding.error().message);
   const std::string text =
       args.has_text ? args.text
                     : std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  const auto ids = (*encoding)->encode(text);
+  const auto ids = ids_of(args.model, text);
+  if (!ids) return fail(ids.error().message);
   if (args.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"ids", ids}, {"count", ids.size()}}.dump());
+    fmt::print("{}\n", nlohmann::ordered_json{{"ids", *ids}, {"count", ids->size()}}.dump());
   else
-    fmt::print("{}\n", fmt::join(ids, " "));
+    fmt::print("{}\n", fmt::join(*ids, " "));
   return kClean;
 }
 

@@ -9,20 +9,28 @@
 namespace plumb {
 
 struct Engine::Impl {
-  Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e)
-      : model(std::move(m)), executor(std::move(e)), layout(model->config), prepared(*model) {}
+  Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e, Backend b, const Settings& s)
+      : model(std::move(m)),
+        executor(std::move(e)),
+        backend(b),
+        launch(s),
+        layout(model->config, launch),
+        prepared(*model, launch) {}
 
   std::shared_ptr<const Model> model;
   std::shared_ptr<Executor> executor;
+  Backend backend;
+  Settings launch;
   StateLayout layout;
   Prepared prepared;
 };
 
-Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor) {
+Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend,
+               const Settings& launch) {
   const ModelConfig& config = model->config;
   CHECK(config.profile == Profile::math);
   CHECK(config.hc_mult <= kMaxStreams && config.heads <= kMaxHeads && config.layers.size() <= kMaxLayers);
-  impl_ = std::make_unique<Impl>(std::move(model), std::move(executor));
+  impl_ = std::make_unique<Impl>(std::move(model), std::move(executor), backend, launch);
 }
 
 Engine::~Engine() = default;
@@ -30,6 +38,7 @@ Engine::Engine(Engine&&) noexcept = default;
 
 const ModelConfig& Engine::config() const { return impl_->model->config; }
 const StateLayout& Engine::layout() const { return impl_->layout; }
+Backend Engine::backend() const { return impl_->backend; }
 
 std::int64_t Engine::logits_rows(const Batch& batch) {
   std::int64_t rows = 0;
@@ -39,7 +48,8 @@ std::int64_t Engine::logits_rows(const Batch& batch) {
 }
 
 void Engine::forward(const Batch& batch, View<float, 2> logits) {
-  Pass(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, batch).run(logits);
+  CHECK(batch.settings->agrees_at_launch(impl_->launch));
+  Pass(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, impl_->backend, batch).run(logits);
 }
 
 }  // namespace plumb

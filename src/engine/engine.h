@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/view.h"
 #include "engine/state.h"
+#include "switches/backend.h"
 #include "switches/switches.h"
 #include "weights/model.h"
 
@@ -60,17 +61,20 @@ struct Batch {
   const Settings* settings;
 };
 
-/// The forward pass of the reference backend: no clock, no queue, no allocation of state. The result for a sequence
-/// does not depend on what else is in the batch, on how its tokens were cut into passes, or on the executor: equal to
-/// the bit.
+/// The forward pass on one backend: no clock, no queue, no allocation of state. The result for a sequence does not
+/// depend on what else is in the batch, on how its tokens were cut into passes, or on the executor: equal to the bit.
+/// State of one backend is not continued by another: what they store differs by rounding. `launch` decides how weights
+/// and state are stored: a batch's settings must agree with it in every switch of launch scope.
 class Engine {
  public:
-  Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor);
+  Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend = Backend::ref,
+         const Settings& launch = {});
   ~Engine();
   Engine(Engine&&) noexcept;
 
   const ModelConfig& config() const;
   const StateLayout& layout() const;
+  Backend backend() const;
 
   /// Number of logits rows that `forward` writes for this batch.
   static std::int64_t logits_rows(const Batch& batch);

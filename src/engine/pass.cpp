@@ -8,9 +8,9 @@
 #include "ops/embed/embed.h"
 #include "ops/head/head.h"
 #include "ops/hyper_connection/hyper_connection.h"
-#include "ops/linear/linear.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
+#include "ops/rope_stored/rope_stored.h"
 
 namespace plumb {
 namespace {
@@ -26,9 +26,17 @@ std::vector<double> frequencies(const ModelConfig& config, const RopeProfile& pr
                            .beta_slow = profile.beta_slow});
 }
 
+std::vector<double> all_angles(const ModelConfig& config, std::span<const double> frequencies) {
+  const std::int64_t half = config.rope_dim / 2;
+  std::vector<double> angles(static_cast<std::size_t>(config.max_positions * half * 2));
+  rope_table_ref(
+      {.first = 0, .step = 1, .frequencies = frequencies, .table = {angles.data(), {config.max_positions, half, 2}}});
+  return angles;
+}
+
 }  // namespace
 
-Prepared::Prepared(const Model& model)
+Prepared::Prepared(const Model& model, const Settings& launch)
     : window_frequencies(frequencies(model.config, model.config.window_rope)),
       compressed_frequencies(frequencies(model.config, model.config.compressed_rope)) {
   for (const LayerWeights& layer : model.weights.layers) {
@@ -36,6 +44,34 @@ Prepared::Prepared(const Model& model)
     for (const MlpWeights& expert : layer.moe.experts) experts.push_back(mlp_view(expert));
     routed.push_back(std::move(experts));
     shared.push_back(mlp_view(layer.moe.shared));
+  }
+  quantise(model, launch);
+  if (launch.on(switch_index("rope.table"))) {
+    window_angles = all_angles(model.config, window_frequencies);
+    compressed_angles = all_angles(model.config, compressed_frequencies);
+  }
+}
+
+void Prepared::quantise(const Model& model, const Settings& launch) {
+  const std::size_t layers = model.weights.layers.size();
+  fp8.resize(layers);
+  nvfp4.resize(layers);
+  for (std::size_t i = 0; i < layers; ++i) {
+    const AttentionWeights& attention = model.weights.layers[i].attention;
+    if (launch.on(switch_index("linear.fp8"), static_cast<int>(i))) {
+      fp8[i] = {quantise_fp8(attention.q_a.view()),
+                quantise_fp8(attention.q_b.view()),
+                quantise_fp8(attention.kv.view()),
+                quantise_fp8(attention.o_b.view()),
+                {}};
+      if (!attention.indexer.q_b.empty()) fp8[i].index_q_b = quantise_fp8(attention.indexer.q_b.view());
+    }
+    if (!launch.on(switch_index("moe.nvfp4_experts"), static_cast<int>(i))) continue;
+    nvfp4[i].reserve(routed[i].size());  // the views point into it
+    for (GatedMlp& expert : routed[i]) {
+      nvfp4[i].push_back(quantise_mlp_nvfp4(expert));
+      expert.nvfp4 = &nvfp4[i].back();
+    }
   }
 }
 
@@ -45,13 +81,14 @@ void RowTensor::resize(std::int64_t rows, std::int64_t width) {
   data_.resize(static_cast<std::size_t>(rows * width));
 }
 
-Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor,
+Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
            const Batch& batch)
     : config_(model.config),
       weights_(model.weights),
       prepared_(prepared),
       layout_(layout),
       executor_(executor),
+      backend_(backend),
       settings_(*batch.settings) {
   for (const BatchSequence& in : batch.sequences) {
     const auto rows = static_cast<std::int64_t>(in.tokens.size());
@@ -72,29 +109,38 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
 
 void Pass::run(View<float, 2> logits) {
   if (rows_ == 0) return;
-  fill_table(prepared_.window_frequencies, window_table_);
-  fill_table(prepared_.compressed_frequencies, compressed_table_);
+  fill_table(prepared_.window_frequencies, prepared_.window_angles, window_table_);
+  fill_table(prepared_.compressed_frequencies, prepared_.compressed_angles, compressed_table_);
   embed();
   for (int layer = 0; layer < static_cast<int>(config_.layers.size()); ++layer) run_layer(layer);
   head(logits);
   for (const Sequence& sequence : sequences_) sequence.in.state->length += sequence.rows;
 }
 
-void Pass::fill_table(std::span<const double> frequencies, std::vector<double>& table) {
-  const std::int64_t half = config_.rope_dim / 2;
-  table.resize(static_cast<std::size_t>(rows_ * half * 2));
+void Pass::fill_table(std::span<const double> frequencies, const std::vector<double>& angles,
+                      std::vector<double>& table) {
+  table.resize(static_cast<std::size_t>(rows_ * config_.rope_dim));
   each_part(rows_, false, [&](const Part& part) {
-    rope_table_ref({.first = part.first_position(),
-                    .step = 1,
-                    .frequencies = frequencies,
-                    .table = {table.data() + part.begin * half * 2, {part.end - part.begin, half, 2}}});
+    fill_angles(frequencies, angles, part.first_position(), 1, part.end - part.begin,
+                table.data() + part.begin * config_.rope_dim);
   });
+}
+
+void Pass::fill_angles(std::span<const double> frequencies, const std::vector<double>& angles, std::int64_t first,
+                       std::int64_t step, std::int64_t rows, double* to) {
+  const std::int64_t half = config_.rope_dim / 2;
+  const std::int64_t stored = angles.empty() ? 0 : config_.max_positions;
+  chosen_side<"rope.table">(settings_, RopeTable{.first = first,
+                                                 .step = step,
+                                                 .frequencies = frequencies,
+                                                 .table = {to, {rows, half, 2}},
+                                                 .stored = {angles.data(), {stored, half, 2}}});
 }
 
 void Pass::embed() {
   embedded_.resize(rows_, config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    embed_ref(
+    op<&embed_ref>()(
         {.tokens = std::span(tokens_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
          .table = weights_.embedding.view(),
          .out = embedded_.view(begin, end)});
@@ -102,7 +148,7 @@ void Pass::embed() {
   show(-1, "embed", embedded_, {config_.hidden_size});
   streams_.resize(rows_, config_.hc_mult * config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    expand_streams_ref({.x = embedded_.view(begin, end), .streams = streams_.view(begin, end, config_.hc_mult)});
+    op<&expand_streams_ref>()({.x = embedded_.view(begin, end), .streams = streams_.view(begin, end, config_.hc_mult)});
   });
 }
 
@@ -131,16 +177,16 @@ void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
   comb_.resize(rows_, n * n);
   collapsed_.resize(rows_, config_.hidden_size);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    hc_pre_ref({.streams = streams_.view(begin, end, n),
-                .fn = weights.fn.view(),
-                .base = weights.base.view(),
-                .scale = weights.scale.view(),
-                .eps = config_.rms_norm_eps,
-                .hc_eps = config_.hc_eps,
-                .iters = config_.hc_sinkhorn_iters,
-                .post = post_.view(begin, end),
-                .comb = comb_.view(begin, end, n),
-                .collapsed = collapsed_.view(begin, end)});
+    op<&hc_pre_ref>()({.streams = streams_.view(begin, end, n),
+                       .fn = weights.fn.view(),
+                       .base = weights.base.view(),
+                       .scale = weights.scale.view(),
+                       .eps = config_.rms_norm_eps,
+                       .hc_eps = config_.hc_eps,
+                       .iters = config_.hc_sinkhorn_iters,
+                       .post = post_.view(begin, end),
+                       .comb = comb_.view(begin, end, n),
+                       .collapsed = collapsed_.view(begin, end)});
   });
   if (!observed_) return;
   show(layer, fmt::format("{}.post", port).c_str(), post_, {n});
@@ -151,10 +197,10 @@ void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
 void Pass::hc_post() {
   const std::int64_t n = config_.hc_mult;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    hc_post_ref({.y = y_.view(begin, end),
-                 .post = post_.view(begin, end),
-                 .comb = comb_.view(begin, end, n),
-                 .streams = streams_.view(begin, end, n)});
+    op<&hc_post_ref>()({.y = y_.view(begin, end),
+                        .post = post_.view(begin, end),
+                        .comb = comb_.view(begin, end, n),
+                        .streams = streams_.view(begin, end, n)});
   });
 }
 
@@ -184,33 +230,50 @@ void Pass::head(View<float, 2> logits) {
     for (std::int64_t i = begin, next; i < end; i = next) {
       const std::int64_t row = row_of[static_cast<std::size_t>(i)];
       for (next = i + 1; next < end && row_of[static_cast<std::size_t>(next)] == row + next - i;) ++next;
-      hc_head_ref({.streams = streams_.view(row, row + next - i, n),
-                   .fn = weights_.head_hc_fn.view(),
-                   .base = weights_.head_hc_base.view(),
-                   .scale = weights_.head_hc_scale.view(),
-                   .eps = config_.rms_norm_eps,
-                   .hc_eps = config_.hc_eps,
-                   .out = mixed.view(i, next)});
+      op<&hc_head_ref>()({.streams = streams_.view(row, row + next - i, n),
+                          .fn = weights_.head_hc_fn.view(),
+                          .base = weights_.head_hc_base.view(),
+                          .scale = weights_.head_hc_scale.view(),
+                          .eps = config_.rms_norm_eps,
+                          .hc_eps = config_.hc_eps,
+                          .out = mixed.view(i, next)});
     }
   });
   show_rows("hc_head_out", mixed.row(0), d);
   each_rows(count, [&](std::int64_t begin, std::int64_t end) {
-    rms_norm_ref({.x = mixed.view(begin, end),
-                  .weight = weights_.norm.view(),
-                  .eps = config_.rms_norm_eps,
-                  .out = normed.view(begin, end)});
+    op<&rms_norm_ref>()({.x = mixed.view(begin, end),
+                         .weight = weights_.norm.view(),
+                         .eps = config_.rms_norm_eps,
+                         .out = normed.view(begin, end)});
   });
   show_rows("final_norm_out", normed.row(0), d);
-  each_rows(count, [&](std::int64_t begin, std::int64_t end) {
-    linear_ref({.x = normed.view(begin, end), .weight = weights_.head.view(), .out = logits.rows(begin, end)});
+  each_tile(count, config_.vocab_size, [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    op<&linear_ref>()({.x = normed.view(begin, end),
+                       .weight = weights_.head.view(),
+                       .out = logits.rows(begin, end),
+                       .outputs = outputs});
   });
   show_rows("logits", logits.data(), config_.vocab_size);
 }
 
 void Pass::linear(RowTensor& x, const Projection& weight, RowTensor& out) {
   out.resize(rows_, weight.view().extent(1));
-  each_rows([&](std::int64_t begin, std::int64_t end) {
-    linear_ref({.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end)});
+  each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    op<&linear_ref>()(
+        {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs});
+  });
+}
+
+void Pass::linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out) {
+  out.resize(rows_, weight.view().extent(1));
+  const bool on = settings_.use(switch_index("linear.fp8"), layer);
+  each_tile(rows_, out.width(), [&](std::int64_t begin, std::int64_t end, OutputRange outputs) {
+    const LinearFp8 args{
+        {.x = x.view(begin, end), .weight = weight.view(), .out = out.view(begin, end), .outputs = outputs}, &fp8};
+    if (on)
+      on_side<"linear.fp8">(backend_, args);
+    else
+      off_side<"linear.fp8">(backend_, args);
   });
 }
 
@@ -218,19 +281,19 @@ void Pass::rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, s
   out.resize(rows_, x.width());
   const std::int64_t width = x.width() / heads;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    rms_norm_ref({.x = View<const float, 2>(x.row(begin), {(end - begin) * heads, width}),
-                  .weight = weight,
-                  .eps = config_.rms_norm_eps,
-                  .out = View<float, 2>(out.row(begin), {(end - begin) * heads, width})});
+    op<&rms_norm_ref>()({.x = View<const float, 2>(x.row(begin), {(end - begin) * heads, width}),
+                         .weight = weight,
+                         .eps = config_.rms_norm_eps,
+                         .out = View<float, 2>(out.row(begin), {(end - begin) * heads, width})});
   });
 }
 
 void Pass::rope(RowTensor& x, std::int64_t heads, bool inverse) {
   const std::int64_t half = config_.rope_dim / 2;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    rope_ref({.x = x.view(begin, end, heads),
-              .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
-              .inverse = inverse});
+    op<&rope_ref>()({.x = x.view(begin, end, heads),
+                     .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
+                     .inverse = inverse});
   });
 }
 

@@ -8,18 +8,34 @@
 
 #include "engine/engine.h"
 #include "ops/experts/experts.h"
-#include "ops/paged_rows.h"
+#include "ops/experts_nvfp4/experts_nvfp4.h"
+#include "ops/linear/linear.h"
+#include "ops/linear_fp8/linear_fp8.h"
+#include "ops/stored_rows/stored_rows.h"
 
 namespace plumb {
 
-/// What an engine derives from its model once: views of weights in the form that ops take, and rotary frequencies.
+/// What an engine derives from its model and its launch settings once: weights in the form that ops take, rotary
+/// frequencies and, with rope.table on, the angles of every position.
 struct Prepared {
-  explicit Prepared(const Model& model);
+  Prepared(const Model& model, const Settings& launch);
+  Prepared(const Prepared&) = delete;
+  Prepared& operator=(const Prepared&) = delete;
 
-  std::vector<std::vector<GatedMlp>> routed;  // [layer][expert]
-  std::vector<GatedMlp> shared;               // [layer]
-  std::vector<double> window_frequencies;
-  std::vector<double> compressed_frequencies;
+  // Projections that the release stores in FP8.
+  struct Fp8Projections {
+    Fp8Matrix q_a, q_b, kv, o_b, index_q_b;
+  };
+  std::vector<Fp8Projections> fp8;           // [layer]; empty matrices where linear.fp8 is off
+  std::vector<std::vector<Nvfp4Mlp>> nvfp4;  // [layer][expert]; no experts where moe.nvfp4_experts is off
+
+  std::vector<std::vector<GatedMlp>> routed;              // [layer][expert]
+  std::vector<GatedMlp> shared;                           // [layer]
+  std::vector<double> window_frequencies, window_angles;  // angles [positions, rope_dim/2, 2], or empty
+  std::vector<double> compressed_frequencies, compressed_angles;
+
+ private:
+  void quantise(const Model& model, const Settings& launch);
 };
 
 /// A tensor of a pass: `width` floats for each row of the batch, in the order of its sequences.
@@ -47,7 +63,8 @@ class RowTensor {
 /// a time.
 class Pass {
  public:
-  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, const Batch& batch);
+  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
+       const Batch& batch);
   void run(View<float, 2> logits);
 
  private:
@@ -78,6 +95,7 @@ class Pass {
   void attention(int layer);
   void queries(int layer);
   void window_rows(int layer);
+  void store_kv(bool fp8, const StoreRows& rows);
   void compress(int layer, const CompressorWeights& weights, std::int64_t rate, std::int64_t width, bool index);
   void compress_sequence(int layer, const CompressorWeights& weights, std::int64_t rate, std::int64_t width, bool index,
                          Items& items, const Sequence& sequence);
@@ -86,14 +104,28 @@ class Pass {
   void attend(int layer);
   void output_projection(int layer);
   void moe(int layer);
-  void route(int layer);
+  void route(int layer, double scaling);
   void head(View<float, 2> logits);
   void hc_pre(const HyperConnection& weights, const char* port, int layer);
   void hc_post();
   void linear(RowTensor& x, const Projection& weight, RowTensor& out);
+  // The same where linear.fp8 chooses which of the two weights is used.
+  void linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out);
+  // Runs body(rows begin, rows end, outputs) in parallel: parts of the rows, or of the outputs when rows are few.
+  template <class Body>
+  void each_tile(std::int64_t rows, std::int64_t outputs, Body&& body);
   void rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, std::int64_t heads = 1);
   void rope(RowTensor& x, std::int64_t heads, bool inverse);
-  void fill_table(std::span<const double> frequencies, std::vector<double>& table);
+  void fill_table(std::span<const double> frequencies, const std::vector<double>& angles, std::vector<double>& table);
+  // Angles of `rows` positions first, first + step, ... into `to` [rows, rope_dim/2, 2].
+  void fill_angles(std::span<const double> frequencies, const std::vector<double>& angles, std::int64_t first,
+                   std::int64_t step, std::int64_t rows, double* to);
+
+  // An op on the backend of this pass.
+  template <auto* Reference>
+  auto* op() const {
+    return on_backend<Reference>(backend_);
+  }
 
   // Runs body(begin, end) over the rows of the batch, in parallel.
   template <class Body>
@@ -122,6 +154,7 @@ class Pass {
   const Prepared& prepared_;
   const StateLayout& layout_;
   Executor& executor_;
+  const Backend backend_;
   const Settings& settings_;
   std::vector<Sequence> sequences_;
   std::int64_t rows_ = 0;

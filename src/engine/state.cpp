@@ -37,36 +37,41 @@ float* window_row(const SequenceState& state, const StateKind& kind, std::int64_
 
 }  // namespace
 
-StateLayout::StateLayout(const ModelConfig& config) : window_(config.window) {
+StateLayout::StateLayout(const ModelConfig& config, const Settings& launch) : window_(config.window) {
   CHECK(config.window >= 1);
   tail_window_rows_ = config.window - 1;
-  const auto add = [&](Home home, int layer, const std::string& name, std::int64_t rows, std::int64_t width) {
+  const auto add = [&](Home home, int layer, const std::string& name, std::int64_t rows, std::int64_t width,
+                       RowFormat format = RowFormat::f32) {
     std::int64_t& size = home == Home::page          ? page_floats_
                          : home == Home::window_page ? window_page_floats_
                                                      : open_floats_;
     const std::int64_t offset = size;
-    kinds_.push_back({fmt::format("layers.{}.{}", layer, name), home, layer, rows, width, offset});
+    kinds_.push_back({fmt::format("layers.{}.{}", layer, name), home, layer, rows, width, offset, format});
     size += rows * width;
     return offset;
   };
   for (int i = 0; i < static_cast<int>(config.layers.size()); ++i) {
     const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
-    LayerOffsets at{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-    at.window = add(Home::window_page, i, "window", kPageTokens, config.head_dim);
-    window_row_floats_ += config.head_dim;
+    LayerOffsets at{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, RowFormat::f32, RowFormat::f32};
+    if (launch.on(switch_index("kv.fp8"), i)) at.kv = RowFormat::fp8_kv;
+    if (launch.on(switch_index("indexer.fp8_keys"), i)) at.keys = RowFormat::fp8_key;
+    const std::int64_t kv_words = row_words(at.kv, config.head_dim, config.rope_dim);
+    at.window = add(Home::window_page, i, "window", kPageTokens, kv_words, at.kv);
+    window_row_floats_ += kv_words;
     const std::int64_t rate = layer.compress_rate;
     if (layer.attention != AttentionKind::sliding) {
       CHECK(rate > 0 && kPageTokens % rate == 0);
       const bool overlapping = layer.attention == AttentionKind::compressed_sparse;
       const std::int64_t width = (overlapping ? 2 : 1) * config.head_dim;
-      at.rows = add(Home::page, i, "rows", kPageTokens / rate, config.head_dim);
+      at.rows = add(Home::page, i, "rows", kPageTokens / rate, kv_words, at.kv);
       at.open_k = add(Home::open, i, "compressor.open_k", rate, width);
       at.open_s = add(Home::open, i, "compressor.open_s", rate, width);
       if (overlapping) {
         at.previous_k = add(Home::open, i, "compressor.previous_k", rate, config.head_dim);
         at.previous_s = add(Home::open, i, "compressor.previous_s", rate, config.head_dim);
         const std::int64_t index_dim = config.index_head_dim;
-        at.index_rows = add(Home::page, i, "index_rows", kPageTokens / rate, index_dim);
+        const std::int64_t key_words = row_words(at.keys, index_dim, config.rope_dim);
+        at.index_rows = add(Home::page, i, "index_rows", kPageTokens / rate, key_words, at.keys);
         at.index_open_k = add(Home::open, i, "indexer.compressor.open_k", rate, 2 * index_dim);
         at.index_open_s = add(Home::open, i, "indexer.compressor.open_s", rate, 2 * index_dim);
         at.index_previous_k = add(Home::open, i, "indexer.compressor.previous_k", rate, index_dim);

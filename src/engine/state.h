@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "model/config.h"
+#include "ops/paged_rows.h"
+#include "switches/switches.h"
 
 namespace plumb {
 
@@ -16,7 +18,8 @@ inline constexpr std::int64_t kPageTokens = 128;
 /// the open part, which changes with every token.
 enum class Home { page, window_page, open };
 
-/// One kind of state: `rows` rows of `width` f32, at float offset `offset` of its home.
+/// One kind of state: `rows` rows of `width` 4-byte words each, at word offset `offset` of its home. A word is an f32
+/// where `format` is f32, else four bytes of it: whoever moves state moves words, and only ops look inside.
 struct StateKind {
   std::string
       name;  // for example "layers.2.rows", "layers.2.index_rows", "layers.2.window", "layers.2.compressor.open_k"
@@ -25,13 +28,15 @@ struct StateKind {
   std::int64_t rows;
   std::int64_t width;
   std::int64_t offset;
+  RowFormat format = RowFormat::f32;
 };
 
-/// How the state of a sequence is laid out, derived from the config. Save, restore, digests and accounting iterate over
-/// `kinds`, so that a new kind cannot be forgotten.
+/// How the state of a sequence is laid out, derived from the config and the switches of the launch that decide how rows
+/// are stored (kv.fp8, indexer.fp8_keys). Save, restore, digests and accounting iterate over `kinds`, so that a new
+/// kind cannot be forgotten. "Floats" are 4-byte words throughout.
 class StateLayout {
  public:
-  explicit StateLayout(const ModelConfig& config);
+  explicit StateLayout(const ModelConfig& config, const Settings& launch = {});
 
   const std::vector<StateKind>& kinds() const { return kinds_; }
   std::int64_t page_floats() const { return page_floats_; }
@@ -41,15 +46,16 @@ class StateLayout {
   std::int64_t tail_floats() const { return open_floats_ + tail_window_rows_ * window_row_floats_; }
   std::int64_t window() const { return window_; }
 
-  /// Float offsets of the kinds of one layer, -1 where the layer has none.
+  /// Word offsets of the kinds of one layer, -1 where the layer has none.
   struct LayerOffsets {
-    std::int64_t window;                      // window page: row [128][head_dim]
-    std::int64_t rows;                        // page: [128/rate][head_dim]
-    std::int64_t index_rows;                  // page: [128/rate][index_head_dim]
+    std::int64_t window;                      // window page: 128 rows of head_dim values, in format kv
+    std::int64_t rows;                        // page: 128/rate rows of head_dim values, in format kv
+    std::int64_t index_rows;                  // page: 128/rate rows of index_head_dim values, in format keys
     std::int64_t open_k, open_s;              // open: [rate][halves*head_dim]
     std::int64_t previous_k, previous_s;      // open: [rate][head_dim], overlapping compressors
     std::int64_t index_open_k, index_open_s;  // open: [rate][halves*index_head_dim]
     std::int64_t index_previous_k, index_previous_s;
+    RowFormat kv, keys;
   };
   const LayerOffsets& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
 

@@ -13,7 +13,10 @@ namespace {
 
 TEST(StateLayout, KindsTileTheirHomesWithoutHoleOrOverlap) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const StateLayout layout(random_model(seed)->config);
+    Settings launch;
+    const char* keys = seed % 2 == 0 ? "on" : "off";
+    ASSERT_TRUE(launch.set("kv.fp8", seed % 2 == 0 ? "on@0,2" : "off") && launch.set("indexer.fp8_keys", keys));
+    const StateLayout layout(random_model(seed)->config, launch);
     std::map<Home, std::int64_t> next;
     std::set<std::string> names;
     for (const StateKind& kind : layout.kinds()) {

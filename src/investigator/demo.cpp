@@ -138,7 +138,7 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
       "\n"
       "[[process]]\n"
       "name = \"server\"\n"
-      "command = [{}, \"serve\", {}, \"--port\", \"{{port:server}}\"]\n"
+      "command = [{}, \"serve\", {}, \"--port\", \"{{port:server}}\", \"--backend\", {}]\n"
       "env = {{ PLUMB_DEALER = {} }}\n"
       "ready = {{ http = \"/health\", generate = true }}\n"
       "\n"
@@ -146,7 +146,8 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
       "url = \"http://127.0.0.1:{{port:server}}\"\n"
       "api = \"completions\"\n"
       "max_in_flight = 1\n",
-      quoted(options.executable.string()), quoted(options.model.string()), quoted(dealer_socket));
+      quoted(options.executable.string()), quoted(options.model.string()), quoted(options.backend),
+      quoted(dealer_socket));
   text += "\n[facts]\n";
   for (const auto& [name, value] : options.facts) text += fmt::format("{} = {}\n", name, value);
   for (const DemoSwitch& entry : options.switches) {

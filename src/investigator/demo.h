@@ -24,6 +24,7 @@ struct DemoOptions {
   std::filesystem::path model;       // the checkpoint to serve
   std::filesystem::path executable;  // plumb-faulty
   std::filesystem::path case_dir;
+  std::string backend = "cpu";  // of the server
   std::vector<DemoSwitch> switches;
   std::map<std::string, std::int64_t> facts;  // of the deployment file: window, chunk, page, index_topk
   std::optional<std::uint64_t> seed;

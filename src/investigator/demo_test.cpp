@@ -186,7 +186,7 @@ TEST_F(Demo, DeploymentNamesEverySwitchAndNothingOfThePlant) {
   const std::string text = demo_deployment(options, "/tmp/a\"b");
   EXPECT_NE(text.find(R"(PLUMB_DEALER = "/tmp/a\"b")"), std::string::npos) << text;
   EXPECT_NE(text.find(R"(on = { args = ["--set", "attention.split_k=on"] })"), std::string::npos) << text;
-  EXPECT_NE(text.find(R"("--port", "{port:server}")"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("--port", "{port:server}", "--backend", "cpu"])"), std::string::npos) << text;
 }
 
 TEST(CompareWithPlanted, GivesTheExitCodesOfTheDemo) {

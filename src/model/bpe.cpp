@@ -12,8 +12,6 @@ namespace plumb {
 namespace {
 
 constexpr std::uint64_t kFree = ~std::uint64_t{0};  // no key: ids are not negative
-// Up to here merging in place is the faster way (bench/results/tokenizer.md); both give the same ids.
-constexpr std::size_t kShortBytes = 48;
 
 std::uint64_t key_of(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
@@ -100,51 +98,26 @@ void Bpe::append_ids(std::string_view piece, Scratch& scratch, std::vector<std::
 }
 
 void Bpe::merge(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-  if (piece.size() <= kShortBytes)
-    merge_short(piece, scratch, ids);
-  else
-    merge_long(piece, scratch, ids);
-}
-
-void Bpe::merge_short(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-  const std::size_t begin = ids.size();
-  for (const char c : piece) ids.push_back(byte_ids_[static_cast<unsigned char>(c)]);
-  std::vector<std::uint32_t>& ranks = scratch.ranks;
-  ranks.clear();
-  for (std::size_t i = begin; i + 1 < ids.size(); ++i) ranks.push_back(rank(ids[i], ids[i + 1]));
-  while (!ranks.empty()) {
-    const auto best = std::min_element(ranks.begin(), ranks.end());  // the first of equals
-    if (*best == kNoRank) break;
-    const std::ptrdiff_t at = best - ranks.begin();
-    const auto left = ids.begin() + static_cast<std::ptrdiff_t>(begin) + at;
-    *left = pair(left[0], left[1]).product;
-    ids.erase(left + 1);
-    ranks.erase(best);
-    if (const auto i = static_cast<std::size_t>(at); i < ranks.size()) ranks[i] = rank(left[0], left[1]);
-    if (at > 0) ranks[static_cast<std::size_t>(at - 1)] = rank(left[-1], left[0]);
-  }
-}
-
-void Bpe::merge_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& symbols = scratch.symbols_;
+  auto& heap = scratch.heap_;
   symbols.clear();
   heap.clear();
   const std::size_t end = piece.size();
   for (std::size_t i = 0; i < end; ++i)
-    symbols.push_back({byte_ids_[static_cast<unsigned char>(piece[i])], kNoRank, i - 1, i + 1});
+    symbols.push_back({byte_ids_[static_cast<unsigned char>(piece[i])], -1, kNoRank, i - 1, i + 1});
+  // Looks up what the symbol at `at` and the next one make, and adds it to the heap's end.
   const auto rate = [&](std::size_t at) {
     Scratch::Symbol& symbol = symbols[at];
-    symbol.rank = symbol.next == end ? kNoRank : rank(symbol.id, symbols[symbol.next].id);
-    return symbol.rank != kNoRank;
+    symbol.rank = kNoRank;
+    if (symbol.next == end) return false;
+    const Pair& found = pair(symbol.id, symbols[symbol.next].id);
+    symbol.rank = found.rank;
+    symbol.product = found.product;
+    if (found.rank == kNoRank) return false;
+    heap.push_back({found.rank, at});
+    return true;
   };
-  const auto push = [&](std::size_t at) {
-    if (!rate(at)) return;
-    heap.push_back({symbols[at].rank, at});
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
-  };
-  for (std::size_t i = 0; i < end; ++i)
-    if (rate(i)) heap.push_back({symbols[i].rank, i});
+  for (std::size_t i = 0; i < end; ++i) rate(i);
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   while (!heap.empty()) {
     const auto [best, at] = heap.front();
@@ -153,12 +126,12 @@ void Bpe::merge_long(std::string_view piece, Scratch& scratch, std::vector<std::
     Scratch::Symbol& left = symbols[at];
     if (left.rank != best) continue;  // it has been merged, or has got another neighbour
     Scratch::Symbol& right = symbols[left.next];
-    left.id = pair(left.id, right.id).product;
+    left.id = left.product;
     left.next = right.next;
     right.rank = kNoRank;
     if (left.next != end) symbols[left.next].previous = at;
-    push(at);
-    if (at > 0) push(left.previous);
+    if (rate(at)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (at > 0 && rate(left.previous)) std::push_heap(heap.begin(), heap.end(), std::greater<>());
   }
   for (std::size_t i = 0; i < end; i = symbols[i].next) ids.push_back(symbols[i].id);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <queue>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +27,8 @@ class Bpe {
     friend class Bpe;
     struct Symbol {
       std::int32_t id;
-      std::uint32_t rank;  // of the merge with the next one
+      std::int32_t product;  // of the merge with the next one
+      std::uint32_t rank;    // of the same; kNoRank: there is none, or the symbol has been merged into the one before
       std::size_t previous, next;
     };
     struct Candidate {
@@ -36,9 +36,8 @@ class Bpe {
       std::size_t at;
       bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
     };
-    std::vector<Symbol> symbols;
-    std::vector<std::uint32_t> ranks;
-    std::vector<Candidate> heap;
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;
   };
 
   /// Appends the ids of a piece. O(n log n) in its bytes.
@@ -62,12 +61,8 @@ class Bpe {
   };
 
   const Pair& pair(std::int32_t left, std::int32_t right) const;
-  std::uint32_t rank(std::int32_t left, std::int32_t right) const { return pair(left, right).rank; }
   void insert_word(std::int32_t id);
-  /// Appends by merging in place: O(n^2), the faster way for few bytes.
-  void merge_short(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const;
-  /// Appends by merging a linked list from a heap: O(n log n).
-  void merge_long(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const;
+  /// Appends by merging a linked list of symbols from a heap of pairs.
   void merge(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& ids) const;
 
   std::vector<std::string> tokens_;

@@ -68,7 +68,7 @@ class Reader {
     expect(file, "", "version", {"1.0"});
     expect(file, "", "truncation", {nullptr}, nullptr);
     expect(file, "", "padding", {nullptr}, nullptr);
-    expect(file, "", "normalizer", {nullptr, json{{"type", "Sequence"}, {"normalizers", json::array()}}}, nullptr);
+    check_normalizer(file.value("normalizer", json()));
     check_pre_tokenizer(file.at("pre_tokenizer"));
     if (file.contains("post_processor") && !file["post_processor"].is_null())
       check_byte_level(file["post_processor"], "post_processor.");
@@ -106,6 +106,13 @@ class Reader {
     expect(part, path, "type", {"ByteLevel"});
     for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"})
       expect(part, path, flag, {true, false}, true);
+  }
+
+  static void check_normalizer(const json& part) {
+    if (part.is_null()) return;
+    expect(part, "normalizer.", "type", {"Sequence"});
+    known_keys(part, "normalizer.", {"type", "normalizers"});
+    if (part.at("normalizers") != json::array()) refuse("normalizer.normalizers is not empty; none is supported");
   }
 
   static void check_pre_tokenizer(const json& part) {
@@ -159,7 +166,7 @@ class Reader {
       known_keys(list[i], path, {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
       for (const char* flag : {"single_word", "lstrip", "rstrip"}) expect(list[i], path, flag, {false});
       expect(list[i], path, "special", {true, false});
-      const auto text = list[i].at("content").get<std::string>();
+      const auto& text = list[i].at("content").get_ref<const std::string&>();
       const std::int32_t id = read_id(list[i].at("id"), text);
       if (text.empty()) refuse("{}content is empty", path);
       if (!added_ids_.try_emplace(text, id).second) refuse("{}content: {} is listed twice", path, shown(text));
@@ -171,9 +178,10 @@ class Reader {
 
   void read_vocabulary(const json& vocab) {
     if (!vocab.is_object()) refuse("model.vocab is {}, not an object", shown(vocab));
+    ids_.reserve(vocab.size());
     std::vector<bool> added(kMaxIds);
     for (const AddedToken& token : tables_.added) added[static_cast<std::size_t>(token.id)] = true;
-    for (const auto& [text, value] : vocab.items()) {
+    for (const auto& [text, value] : vocab.get_ref<const json::object_t&>()) {
       const std::int32_t id = read_id(value, text);
       if (const auto same = added_ids_.find(text); same != added_ids_.end()) {
         if (same->second == id) continue;
@@ -196,32 +204,40 @@ class Reader {
       if (!there[byte]) refuse("model.vocab: byte 0x{:02X} has no token, so it would be lost", byte);
   }
 
-  /// A rank's id by the token's spelling. An added token has none here: no merge may make one out of plain text.
-  std::int32_t merged_id(const std::string& text, std::size_t rank) const {
+  /// The id of a spelling that merge `rank` names. An added token has none here: no merge may make one out of plain
+  /// text.
+  std::int32_t merged_id(std::string_view text, std::size_t rank) const {
     const auto found = ids_.find(text);
-    if (found == ids_.end()) refuse("model.merges[{}]: {} is no ordinary token of model.vocab", rank, shown(text));
+    if (found == ids_.end())
+      refuse("model.merges[{}]: {} is no ordinary token of model.vocab", rank, shown(std::string(text)));
     return found->second;
   }
 
   void read_merges(const json& merges) {
     if (!merges.is_array()) refuse("model.merges is {}, not a list", shown(merges));
     std::unordered_set<std::uint64_t> pairs;
+    pairs.reserve(merges.size());
+    tables_.merges.reserve(merges.size());
+    std::string both;
     for (std::size_t rank = 0; rank < merges.size(); ++rank) {
       const auto [left, right] = halves(merges[rank], rank);
-      const Merge merge{merged_id(left, rank), merged_id(right, rank), merged_id(left + right, rank)};
+      both.assign(left).append(right);
+      const Merge merge{merged_id(left, rank), merged_id(right, rank), merged_id(both, rank)};
       if (!pairs.insert(static_cast<std::uint64_t>(merge.left) << 32 | static_cast<std::uint64_t>(merge.right)).second)
-        refuse("model.merges[{}]: {} and {} are merged by an earlier entry, too", rank, shown(left), shown(right));
+        refuse("model.merges[{}]: {} and {} are merged by an earlier entry, too", rank, shown(std::string(left)),
+               shown(std::string(right)));
       tables_.merges.push_back(merge);
     }
   }
 
-  static std::pair<std::string, std::string> halves(const json& merge, std::size_t rank) {
-    if (merge.is_array() && merge.size() == 2) return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  static std::pair<std::string_view, std::string_view> halves(const json& merge, std::size_t rank) {
+    if (merge.is_array() && merge.size() == 2)
+      return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
     if (!merge.is_string()) refuse("model.merges[{}] is {}, not a string or a pair of strings", rank, shown(merge));
-    const auto& text = merge.get_ref<const std::string&>();
+    const std::string_view text = merge.get_ref<const std::string&>();
     const std::size_t space = text.find(' ');
     if (space == text.npos || text.find(' ', space + 1) != text.npos)
-      refuse("model.merges[{}]: {} is not two tokens with one space between", rank, shown(text));
+      refuse("model.merges[{}]: {} is not two tokens with one space between", rank, shown(merge));
     return {text.substr(0, space), text.substr(space + 1)};
   }
 
@@ -231,7 +247,7 @@ class Reader {
   }
 
   TokenizerTables tables_;
-  std::unordered_map<std::string, std::int32_t> added_ids_, ids_;  // by spelling
+  std::unordered_map<std::string_view, std::int32_t> added_ids_, ids_;  // by spelling, as the file's JSON holds it
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 // For tests only: comparing an on side with its reference twin.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/isa.h"
 #include "base/rng.h"
 #include "base/view.h"
 #include "switches/switches.h"
@@ -22,6 +24,18 @@ inline std::vector<float> random_floats(Rng& rng, std::int64_t count, double sca
   std::vector<float> values(static_cast<std::size_t>(count));
   for (float& value : values) value = static_cast<float>(scale * rng.normal());
   return values;
+}
+
+/// Runs body(isa) under each instruction set that this processor has.
+template <class Body>
+void for_each_isa(Body&& body) {
+  const Isa before = best_isa();
+  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
+    if (!has_isa(isa)) continue;
+    force_isa(isa);
+    body(isa);
+  }
+  force_isa(before);
 }
 
 /// Output memory between two guards, filled with a pattern that no op writes by accident.
@@ -75,9 +89,7 @@ inline testing::AssertionResult not_one_sided(std::span<const float> got, std::s
   return testing::AssertionSuccess();
 }
 
-inline testing::AssertionResult twin(std::string_view name, Guarded<float>& result, std::span<const float> want) {
-  const auto* entry = std::find_if(kSwitches.begin(), kSwitches.end(), [&](const Switch& s) { return s.name == name; });
-  if (entry == kSwitches.end()) return testing::AssertionFailure() << "no switch " << name;
+inline testing::AssertionResult twin(const OpBudget& budget, Guarded<float>& result, std::span<const float> want) {
   const std::span<const float> got = result.values();
   if (got.size() != want.size()) return testing::AssertionFailure() << got.size() << " values, want " << want.size();
   for (std::size_t i = 0; i < want.size(); ++i)
@@ -86,25 +98,34 @@ inline testing::AssertionResult twin(std::string_view name, Guarded<float>& resu
       return testing::AssertionFailure() << "NaN or Inf differ first at " << i << ": " << got[i] << ", want "
                                          << want[i];
   if (!result.guards_intact()) return testing::AssertionFailure() << "wrote outside its output";
-  if (entry->op_budget.metric == Metric::exact) {
+  if (budget.metric == Metric::exact) {
     for (std::size_t i = 0; i < want.size(); ++i)
       if (std::memcmp(&got[i], &want[i], sizeof(float)) != 0)
         return testing::AssertionFailure() << "first difference at " << i << ": " << got[i] << ", want " << want[i];
     return testing::AssertionSuccess();
   }
-  if (const double error = nmse(got, want); !(error <= entry->op_budget.bound)) {
+  if (const double error = nmse(got, want); !(error <= budget.bound)) {
     std::size_t worst = 0;
     for (std::size_t i = 0; i < want.size(); ++i)
       if (std::abs(got[i] - want[i]) > std::abs(got[worst] - want[worst])) worst = i;
-    return testing::AssertionFailure() << "nmse " << error << " over the budget " << entry->op_budget.bound
-                                       << "; worst at " << worst << ": " << got[worst] << ", want " << want[worst];
+    return testing::AssertionFailure() << "nmse " << error << " over the budget " << budget.bound << "; worst at "
+                                       << worst << ": " << got[worst] << ", want " << want[worst];
   }
   return not_one_sided(got, want);
+}
+
+inline testing::AssertionResult twin(std::string_view name, Guarded<float>& result, std::span<const float> want) {
+  const auto* entry = std::find_if(kSwitches.begin(), kSwitches.end(), [&](const Switch& s) { return s.name == name; });
+  if (entry == kSwitches.end()) return testing::AssertionFailure() << "no switch " << name;
+  return twin(entry->op_budget, result, want);
 }
 
 /// The twin test's verdict on an f32 result: NaN and Inf in the same places, guards untouched, error within the budget
 /// of the switch table, not one-sided.
 #define EXPECT_TWIN(switch_name, result, want) \
   EXPECT_TRUE((static_cast<void>(switch_index(switch_name)), twin(switch_name, result, want)))
+
+/// The same verdict on what backend cpu made of an op, against its reference: nmse at most `bound`.
+#define EXPECT_CPU_TWIN(bound, result, want) EXPECT_TRUE(twin(OpBudget{Metric::nmse, bound}, result, want))
 
 }  // namespace plumb

@@ -73,18 +73,35 @@ struct Rejection {
   std::string message;
 };
 
+/// Gauges are of this moment, counters since the start.
 struct GeneratorStats {
   std::int64_t running = 0;
-  std::int64_t waiting = 0;
+  std::int64_t waiting = 0;    // not yet started
+  std::int64_t preempted = 0;  // started, then moved out for others; they resume before anyone waiting starts
   std::int64_t pages_used = 0;
   std::int64_t pages_total = 0;
-  std::uint64_t prompt_tokens = 0;  // since start
+  std::int64_t window_pages_used = 0;
+  std::int64_t pages_cached = 0;    // of those used: they hold stored prefixes (running sequences may share them)
+  std::int64_t prefix_nodes = 0;    // stored prefixes
+  std::int64_t prefix_bytes = 0;    // their tails and tokens
+  std::int64_t longest_wait = 0;    // most passes between two of a running sequence, ever; at most max_running
+  std::uint64_t prompt_tokens = 0;  // of finished requests, as the next three
   std::uint64_t generated_tokens = 0;
   std::uint64_t cached_tokens = 0;
   std::uint64_t finished = 0;
   std::uint64_t cancelled = 0;
   std::uint64_t failed = 0;
   std::uint64_t rejected = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t prefix_query_tokens = 0;  // positions that a stored prefix could have covered, at starts and resumes
+  std::uint64_t prefix_hit_tokens = 0;    // those that one did cover
+  std::uint64_t recomputed_tokens = 0;    // computed again after a preemption
+  std::uint64_t prefix_evictions = 0;
+  std::uint64_t digest_mismatches = 0;
+  std::uint64_t passes = 0;
+  std::uint64_t pass_tokens = 0;   // computed in all passes
+  std::uint64_t plans_built = 0;   // of passes
+  std::uint64_t plans_reused = 0;  // decode.plan_reuse kept the last one
 };
 
 /// Turns prompts into tokens; all members may be called from any thread.

@@ -70,6 +70,16 @@ PrefixHit PrefixCache::find(const std::string& key, std::span<const std::int32_t
   return hit;
 }
 
+PrefixPeek PrefixCache::peek(const std::string& key, std::span<const std::int32_t> tokens,
+                             std::int64_t max_length) const {
+  const Node* node = deepest(key, tokens, max_length);
+  if (node == nullptr) return {};
+  PrefixPeek peek{.length = node->end};
+  for (; node != nullptr; node = node->parent)
+    peek.reclaimable += std::ranges::count_if(node->pages, [&](int page) { return pool_.owner_count(page) == 1; });
+  return peek;
+}
+
 // Checks what a hit at `node` would use. True when something was damaged: it is dropped then, with what depends on it.
 bool PrefixCache::drop_damage(Node& node) {
   const Tail& tail = *node.tail;
@@ -128,7 +138,7 @@ PrefixCache::Node& PrefixCache::append(Node& parent, std::span<const std::int32_
   node->end = parent.end + static_cast<std::int64_t>(tokens.size());
   for (std::int64_t i = parent.end / kPageTokens; i < node->end / kPageTokens; ++i) {
     const int page = pages[static_cast<std::size_t>(i)];
-    pool_.share(page);
+    share_page(page);
     node->pages.push_back(page);
     node->page_digests.push_back(pool_.current_digest(page));
   }
@@ -165,7 +175,7 @@ void PrefixCache::set_tail(Node& node, int open_page, const StateLayout& layout,
   save_tail(layout, state, tail->floats);
   tail->digest = digest_of(tail->floats);
   if (open_page >= 0) {
-    pool_.share(open_page);
+    share_page(open_page);
     tail->page = open_page;
     tail->page_digest = pool_.current_digest(open_page);
   }
@@ -217,7 +227,7 @@ PrefixCache::Node* PrefixCache::leaf_to_evict() const {
 }
 
 void PrefixCache::drop_tail(Node& node) {
-  if (node.tail->page >= 0) pool_.release(node.tail->page);
+  if (node.tail->page >= 0) release_page(node.tail->page);
   recency_.erase(node.tail->recency);
   stats_.bytes -= tail_bytes(node.tail->floats.size());
   --stats_.nodes;
@@ -247,14 +257,20 @@ void PrefixCache::prune(Node& node) {
     std::erase_if(roots_, [&](const auto& entry) { return entry.second.get() == &node; });
     return;
   }
-  release_pages(node);
+  for (const int page : node.pages) release_page(page);
   stats_.bytes -= token_bytes(node.tokens.size());
   parent->children.erase(node.tokens.front());
   prune(*parent);
 }
 
-void PrefixCache::release_pages(Node& node) {
-  for (const int page : node.pages) pool_.release(page);
+void PrefixCache::share_page(int page) {
+  pool_.share(page);
+  ++stats_.pages;
+}
+
+void PrefixCache::release_page(int page) {
+  pool_.release(page);
+  --stats_.pages;
 }
 
 // The only child takes the edge over; `node` is gone afterwards.

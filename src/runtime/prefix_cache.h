@@ -20,9 +20,16 @@ struct PrefixHit {
   std::span<const float> tail;  // state after `length` positions
 };
 
+/// What a hit would give, not yet checked.
+struct PrefixPeek {
+  std::int64_t length = 0;
+  std::int64_t reclaimable = 0;  // of its full pages, those that make_room could free
+};
+
 struct PrefixCacheStats {
   std::int64_t nodes = 0;  // stored prefixes
   std::int64_t bytes = 0;  // of tails and tokens
+  std::int64_t pages = 0;  // of the pool, held by this cache and possibly others
   std::uint64_t digest_mismatches = 0;
   std::uint64_t evictions = 0;
 };
@@ -49,6 +56,9 @@ class PrefixCache {
   /// The longest stored prefix of `tokens` of at most `max_length` tokens under `key`. What no longer matches its
   /// digest is dropped, with everything below it, and counted.
   PrefixHit find(const std::string& key, std::span<const std::int32_t> tokens, std::int64_t max_length);
+
+  /// The length that `find` would give if no digest fails. Not a use.
+  PrefixPeek peek(const std::string& key, std::span<const std::int32_t> tokens, std::int64_t max_length) const;
 
   /// Stores the state at state.length = number of tokens; `pages` are those of its positions. The pages of positions
   /// that are stored already are not taken again; a prefix that is stored already is only refreshed; one whose tail and
@@ -98,7 +108,8 @@ class PrefixCache {
   void drop_below(Node& node);
   void prune(Node& node);
   void merge_with_child(Node& node);
-  void release_pages(Node& node);
+  void share_page(int page);
+  void release_page(int page);
   Node* leaf_to_evict() const;
   template <class Visit>
   static void for_each_page(const Node& node, Visit&& visit);

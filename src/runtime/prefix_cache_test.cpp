@@ -353,7 +353,10 @@ TEST_F(PrefixCacheTest, RandomOperationsAgreeWithAPlainList) {
         list.make_room(pages, kPages);
       } else {
         const std::int64_t most = rng.below(2) == 0 ? length : rng.between(0, length);
+        const PrefixPeek peek = cache.peek(key, prefix, most);
         const PrefixHit hit = cache.find(key, prefix, most);
+        EXPECT_EQ(peek.length, hit.length);
+        EXPECT_EQ(peek.reclaimable, hit.length / kPageTokens);
         ASSERT_EQ(hit.length, list.find(key, prefix, most));
         if (hit.length > 0) expect_right(hit, prefix);
       }

@@ -6,12 +6,15 @@
 #include "base/parallel.h"
 #include "base/result.h"
 #include "runtime/generator.h"
+#include "switches/backend.h"
 #include "weights/model.h"
 
 namespace plumb {
 
-/// What a runtime plans its memory for. Zero means: derived from the model.
+/// What computes, and what memory is planned for. Zero means: derived from the model.
 struct RuntimeOptions {
+  Backend backend = Backend::cpu;
+  Settings launch;                        // decides how weights and state are stored; every request agrees with it
   std::int64_t max_context_tokens = 0;    // of one request; 0: the config's max_position_embeddings
   std::int64_t chunk_tokens = 128;        // of prefill.chunked, at least 1
   int max_running = 16;                   // sequences in flight
@@ -21,8 +24,8 @@ struct RuntimeOptions {
   std::int64_t score_bytes = 512 << 20;   // logits of one scored prompt (prompt_logprobs)
 };
 
-/// Starts the generator: one thread that admits requests, cuts prompts into passes, decodes and samples. A request gets
-/// pages for its whole length when admitted, so that nothing accepted can run out of memory later.
+/// Starts the generator: one thread that runs a Scheduler. All memory for state is planned here; a request that was
+/// accepted is never ended for want of it, at worst it waits while older ones run.
 /// Errors: options that contradict each other or the model.
 Result<std::unique_ptr<Generator>> make_generator(std::shared_ptr<const Model> model,
                                                   std::shared_ptr<Executor> executor, const RuntimeOptions& options);

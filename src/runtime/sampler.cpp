@@ -39,7 +39,7 @@ class Candidates {
   std::size_t count() const { return count_; }
   std::int32_t id(std::size_t rank) {
     if (rank >= ids_.size())
-      ids_ = chosen_side<"sampler.fast_topk">(settings_, 0, logits_,
+      ids_ = chosen_side<"sampler.fast_topk">(settings_, logits_,
                                               std::min(count_, std::max(kFirstRanks, kMoreRanks * ids_.size())));
     return ids_[rank];
   }
@@ -135,8 +135,7 @@ TokenScore score_token(std::span<const float> logits, std::int32_t id, int top_c
   };
   score.logprob = logprob(id);
   if (top_count == 0) return score;
-  for (const std::int32_t top :
-       chosen_side<"sampler.fast_topk">(settings, 0, logits, static_cast<std::size_t>(top_count)))
+  for (const std::int32_t top : chosen_side<"sampler.fast_topk">(settings, logits, static_cast<std::size_t>(top_count)))
     score.top.emplace_back(top, logprob(top));
   return score;
 }

@@ -17,6 +17,7 @@ struct SequencePages {
   SequenceState state;
   std::vector<int> pages;         // pool ids of state.pages
   std::vector<int> window_pages;  // pool ids of state.window_pages, -1 where absent
+  std::size_t window_begin = 0;   // window pages before this one are absent
 };
 
 /// The pools that sequences draw from.
@@ -26,6 +27,11 @@ struct Pools {
   PagePool* window_pages;
 };
 
+/// Pages that cover `tokens` positions.
+constexpr std::int64_t pages_for(std::int64_t tokens) { return tokens / kPageTokens + (tokens % kPageTokens != 0); }
+
+/// Appends a page of the pool, which must have a free one.
+void append_page(const Pools& pools, SequencePages& sequence);
 /// Gives the sequence a window page for every position of [begin, end). The caller has reserved them.
 void ensure_window(const Pools& pools, SequencePages& sequence, std::int64_t begin, std::int64_t end);
 /// Frees window pages that no later position can see.
@@ -33,20 +39,22 @@ void free_old_window(const Pools& pools, SequencePages& sequence);
 /// Gives every page back.
 void release_all(const Pools& pools, SequencePages& sequence);
 
-/// The first step of a sequence: it has pages for its whole length; this decides what they already hold.
+/// The first step of a sequence: it has no pages yet; this decides how much of its state is there already.
 struct PrefixStart {
-  Pools pools;
+  Pools pools;  // the window pages of the sequence are reserved
   PrefixCache* cache;
   const std::string* key;
-  std::span<const std::int32_t> prompt;
+  std::span<const std::int32_t> prompt;  // the tokens it knows; when it resumes, what it had generated as well
+  std::int64_t longest;                  // positions that may be taken over, fewer than there are tokens
   SequencePages* sequence;
 };
 
 /// Leaves an empty state: everything is computed. Sets state.length to 0.
 void start_cold(const PrefixStart& start);
 
-/// Takes over the longest stored prefix that leaves at least one prompt token to compute: its full pages are shared, a
-/// partly filled last page is copied (no two sequences share an open group), the tail is restored. Sets state.length.
+/// Takes over the longest stored prefix of at most `longest` positions: its full pages are shared, a partly filled last
+/// page is copied (no two sequences share an open group), the tail is restored. Sets state.length; the sequence then
+/// has the pages of these positions.
 void start_from_prefix(const PrefixStart& start);
 
 template <>
@@ -73,6 +81,24 @@ template <>
 struct Sides<"prefill.chunked"> {
   static constexpr auto* off = &prefill_whole;
   static constexpr auto* on = &prefill_chunk;
+};
+
+/// Whether the sequence at the head of the queue may start now. None starts beside one that runs alone.
+struct AdmissionStep {
+  std::int64_t running;
+  std::int64_t max_running;
+};
+
+/// Only when no other runs.
+bool admit_alone(const AdmissionStep& step);
+
+/// While there are fewer than max_running.
+bool admit_beside(const AdmissionStep& step);
+
+template <>
+struct Sides<"batch.continuous"> {
+  static constexpr auto* off = &admit_alone;
+  static constexpr auto* on = &admit_beside;
 };
 
 }  // namespace plumb

@@ -9,6 +9,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "switches/backend.h"
+
 namespace plumb::server {
 namespace {
 
@@ -54,6 +56,13 @@ CLI::Option* takes_seed(CLI::Option* option) {
 }
 CLI::Option* takes_number(CLI::Option* option, double least, double most) {
   return takes(option, least, most, "a number");
+}
+
+CLI::Option* takes_backend(CLI::Option* option) {
+  const auto check = [](const std::string& text) {
+    return parse_backend(text).has_value() ? std::string() : std::string("must be cpu or ref");
+  };
+  return option->check(CLI::Validator(check, "", ""));
 }
 
 int run_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {

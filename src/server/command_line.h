@@ -19,6 +19,9 @@ CLI::Option* takes_seed(CLI::Option* option);
 /// Same, finite numbers in [least, most].
 CLI::Option* takes_number(CLI::Option* option, double least, double most);
 
+/// Same, the name of a backend.
+CLI::Option* takes_backend(CLI::Option* option);
+
 /// Parses a command line `PROGRAM COMMAND ...` and runs the command. `help` prints the help, `help COMMAND` that of the
 /// command. Returns `exit_code`, as the command's callback left it, or 3 with a message on stderr when the command is
 /// unknown or its options are refused.

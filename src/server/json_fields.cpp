@@ -14,30 +14,6 @@ namespace {
 
 constexpr std::size_t kShownBytes = 80;  // of a client's text in a message
 
-struct JsonRefused {
-  std::string message;
-};
-
-// Bounds what the parser builds while it builds it, and sees duplicate keys, which a JSON object would swallow.
-class StructureCheck {
- public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    using Event = Json::parse_event_t;
-    if (++values_ > kMaxValues) throw JsonRefused{fmt::format("more than {} values", kMaxValues)};
-    if ((event == Event::object_start || event == Event::array_start) && depth >= kMaxDepth)
-      throw JsonRefused{fmt::format("nested deeper than {} levels", kMaxDepth)};
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key && !keys_.back().insert(value.get_ref<const std::string&>()).second)
-      throw JsonRefused{fmt::format("key '{}' appears twice", shorten(value.get_ref<const std::string&>()))};
-    return true;
-  }
-
- private:
-  std::int64_t values_ = 0;
-  std::vector<std::set<std::string>> keys_;
-};
-
 // Where the value that starts at `at` ends. Valid JSON only.
 std::size_t value_end(std::string_view json, std::size_t at) {
   int depth = 0;
@@ -93,16 +69,14 @@ std::string shorten(std::string_view text) {
 }
 
 ApiResult<Json> parse_object(std::string_view body) {
-  try {
-    StructureCheck check;
-    Json json = Json::parse(body.begin(), body.end(), std::ref(check));
-    if (!json.is_object()) return refuse("", "the request body is not a JSON object", "invalid_json");
-    return json;
-  } catch (const JsonRefused& e) {
-    return refuse("", "the request body is refused: " + e.message, "invalid_json");
-  } catch (const nlohmann::json::exception& e) {
-    return refuse("", "the request body is not valid JSON: " + json_complaint(e), "invalid_json");
+  auto json = parse_ordered_json_strictly(body, "", {.max_depth = kMaxDepth, .max_values = kMaxValues});
+  if (!json) {
+    const std::string& why = json.error().message;
+    const char* verb = why.starts_with("not valid JSON") ? "is" : "is refused:";
+    return refuse("", fmt::format("the request body {} {}", verb, why), "invalid_json");
   }
+  if (!json->is_object()) return refuse("", "the request body is not a JSON object", "invalid_json");
+  return std::move(*json);
 }
 
 const Json* Fields::find(std::string_view name) {

@@ -17,8 +17,12 @@ Result<int> narrow(const char* name, std::int64_t value) {
 
 }  // namespace
 
-Result<ServedModel> load_local_model(const ServeOptions& options, const Settings& /*settings*/) {
+Result<ServedModel> load_local_model(const ServeOptions& options, const Settings& settings) {
   RuntimeOptions runtime;
+  const auto backend = parse_backend(options.backend);
+  if (!backend) return tl::unexpected(backend.error());
+  runtime.backend = *backend;
+  runtime.launch = settings;
   runtime.max_context_tokens = options.max_context;
   runtime.pool_tokens = options.pool_tokens;
   if (options.chunk_tokens > 0) runtime.chunk_tokens = options.chunk_tokens;

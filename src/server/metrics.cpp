@@ -133,6 +133,26 @@ void Metrics::Impl::append_generator(const GeneratorStats& stats, std::vector<Fa
   push("plumb_num_requests_waiting", "sequences in the queue", Type::Gauge, number(stats.waiting));
   push("plumb_kv_pages_used", "pages that hold state", Type::Gauge, number(stats.pages_used));
   push("plumb_kv_pages_total", "pages planned at start", Type::Gauge, number(stats.pages_total));
+  push("plumb_kv_pages_cached", "pages of stored prefixes, shared ones included", Type::Gauge,
+       number(stats.pages_cached));
+  push("plumb_num_requests_preempted", "sequences moved out for older ones", Type::Gauge, number(stats.preempted));
+  push("plumb_num_preemptions_total", "sequences moved out so far", Type::Counter, number(stats.preemptions));
+  push("plumb_recomputed_tokens_total", "positions computed again after a preemption", Type::Counter,
+       number(stats.recomputed_tokens));
+  push("plumb_prefix_cache_queries_total", "positions that a stored prefix could have covered", Type::Counter,
+       number(stats.prefix_query_tokens));
+  push("plumb_prefix_cache_hits_total", "positions that a stored prefix covered", Type::Counter,
+       number(stats.prefix_hit_tokens));
+  push("plumb_prefix_cache_evictions_total", "stored prefixes dropped for room", Type::Counter,
+       number(stats.prefix_evictions));
+  push("plumb_prefix_cache_nodes", "stored prefixes", Type::Gauge, number(stats.prefix_nodes));
+  push("plumb_prefix_cache_bytes", "tails and tokens of stored prefixes", Type::Gauge, number(stats.prefix_bytes));
+  push("plumb_digest_mismatches_total", "stored state refused because its bytes had changed", Type::Counter,
+       number(stats.digest_mismatches));
+  push("plumb_passes_total", "forward passes", Type::Counter, number(stats.passes));
+  push("plumb_pass_tokens_total", "tokens computed in all passes", Type::Counter, number(stats.pass_tokens));
+  push("plumb_longest_wait_passes", "most passes between two of a running sequence", Type::Gauge,
+       number(stats.longest_wait));
   push("plumb_prompt_tokens_total", "prompt tokens", Type::Counter, number(stats.prompt_tokens));
   push("plumb_generation_tokens_total", "generated tokens", Type::Counter, number(stats.generated_tokens));
   push("plumb_cached_tokens_total", "prompt tokens that a stored prefix had", Type::Counter,

@@ -101,6 +101,7 @@ std::vector<std::pair<std::string, std::string>> shown_arguments(const ServeOpti
           {"host", options.host},
           {"port", std::to_string(options.port)},
           {"role", options.role},
+          {"backend", options.backend},
           {"set", fmt::format("{}", fmt::join(options.sets, " "))},
           {"max_logprobs", std::to_string(options.max_logprobs)},
           {"served_model_name", options.served_model_name.value_or("")},
@@ -165,6 +166,8 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   takes_whole(app.add_option("--port", options.port, "port to listen on; 0: any free one")->capture_default_str(), 0,
               65535);
   app.add_option("--role", options.role, "unified, prefill or decode")->capture_default_str();
+  takes_backend(app.add_option("--backend", options.backend, "who computes: cpu (f32) or ref (f64, the meaning)")
+                    ->capture_default_str());
   app.add_option("--set", options.sets, "a switch of the launch: NAME=on|off[@LAYERS]; may be repeated")
       ->allow_extra_args(false);
   takes_whole(

@@ -25,6 +25,7 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   int port = 8000;  // 0: any free one, told in the log
   std::string role = "unified";
+  std::string backend = "cpu";
   std::vector<std::string> sets;  // NAME=on|off[@LAYERS], in order
   std::int64_t max_logprobs = 20;
   std::optional<std::string> served_model_name;

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "switches/backend.h"
 #include "switches/switches.h"
 
 namespace plumb {
@@ -25,6 +26,9 @@ struct FixedString {
 ///     static constexpr auto* off = &sparse_attention_ref;
 ///     static constexpr auto* on = &sparse_attention_split_ref;   // same type
 ///   };
+///
+/// Sides of an op are references, and each backend runs its own form of them: backend cpu the kCpuTwin of `off` and of
+/// `on`, where there is one. So the off side is always the backend's plain op, and a switch says nothing of backends.
 template <FixedString Name>
 struct Sides;
 
@@ -38,32 +42,58 @@ struct SideEntry {
 extern std::array<SideEntry, kSwitchCount> side_table;
 }  // namespace detail
 
-/// Runs the on side of a switch: the function its Sides<> names, unless the table says otherwise.
-template <FixedString Name, class... Args>
-decltype(auto) on_side(Args&&... args) {
-  constexpr std::size_t index = switch_index(Name.view());
+namespace detail {
+/// A switch of an op has layers and runs on a backend; a step of the runtime has neither.
+template <FixedString Name>
+inline constexpr bool kIsOp = kSwitches[switch_index(Name.view())].per_layer;
+
+template <FixedString Name>
+auto* on_function(Backend backend) {
   using Function = std::remove_const_t<decltype(Sides<Name>::on)>;
-  const auto entry = detail::side_table[index].on;
-  return (entry != nullptr ? reinterpret_cast<Function>(entry) : Sides<Name>::on)(std::forward<Args>(args)...);
+  const AnyFunction entry = side_table[switch_index(Name.view())].on;
+  return entry != nullptr ? reinterpret_cast<Function>(entry) : on_backend<Sides<Name>::on>(backend);
 }
 
-/// Runs the off side of a switch: the reference.
-template <FixedString Name, class... Args>
-decltype(auto) off_side(Args&&... args) {
-  constexpr std::size_t index = switch_index(Name.view());
+template <FixedString Name>
+auto* off_function(Backend backend) {
   using Function = std::remove_const_t<decltype(Sides<Name>::off)>;
-  const auto entry = detail::side_table[index].off;
-  return (entry != nullptr ? reinterpret_cast<Function>(entry) : Sides<Name>::off)(std::forward<Args>(args)...);
+  const AnyFunction entry = side_table[switch_index(Name.view())].off;
+  return entry != nullptr ? reinterpret_cast<Function>(entry) : on_backend<Sides<Name>::off>(backend);
 }
+}  // namespace detail
 
-/// Runs the side that the settings choose for `layer`, and counts it.
+/// Runs the on side of an op's switch: what the table says, else the function that Sides<> names, on this backend.
 template <FixedString Name, class... Args>
-decltype(auto) chosen_side(const Settings& settings, int layer, Args&&... args) {
-  if (settings.use(switch_index(Name.view()), layer)) return on_side<Name>(std::forward<Args>(args)...);
-  return off_side<Name>(std::forward<Args>(args)...);
+  requires detail::kIsOp<Name>
+decltype(auto) on_side(Backend backend, Args&&... args) {
+  return detail::on_function<Name>(backend)(std::forward<Args>(args)...);
 }
 
-/// Replaces the on side in this process. For plumb-faulty and tests, before the server starts.
+/// Runs the off side of an op's switch: the plain op on this backend.
+template <FixedString Name, class... Args>
+  requires detail::kIsOp<Name>
+decltype(auto) off_side(Backend backend, Args&&... args) {
+  return detail::off_function<Name>(backend)(std::forward<Args>(args)...);
+}
+
+/// Runs the side of an op's switch that the settings choose for `layer`, and counts it.
+template <FixedString Name, class... Args>
+  requires detail::kIsOp<Name>
+decltype(auto) chosen_side(Backend backend, const Settings& settings, int layer, Args&&... args) {
+  if (settings.use(switch_index(Name.view()), layer)) return on_side<Name>(backend, std::forward<Args>(args)...);
+  return off_side<Name>(backend, std::forward<Args>(args)...);
+}
+
+/// Runs the side of a runtime step that the settings choose, and counts it.
+template <FixedString Name, class... Args>
+  requires(!detail::kIsOp<Name>)
+decltype(auto) chosen_side(const Settings& settings, Args&&... args) {
+  if (settings.use(switch_index(Name.view())))
+    return detail::on_function<Name>(Backend::ref)(std::forward<Args>(args)...);
+  return detail::off_function<Name>(Backend::ref)(std::forward<Args>(args)...);
+}
+
+/// Replaces the on side in this process, on every backend. For plumb-faulty and tests, before the server starts.
 template <FixedString Name>
 void replace_on_side(std::remove_const_t<decltype(Sides<Name>::on)> function) {
   detail::side_table[switch_index(Name.view())].on = reinterpret_cast<detail::AnyFunction>(function);

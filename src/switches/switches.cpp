@@ -119,6 +119,12 @@ Result<void> Settings::check_layers(int layer_count) const {
   return {};
 }
 
+bool Settings::agrees_at_launch(const Settings& other) const {
+  for (std::size_t i = 0; i < kSwitchCount; ++i)
+    if (kSwitches[i].scope == Scope::launch && layers_[i] != other.layers_[i]) return false;
+  return true;
+}
+
 std::string Settings::key() const {
   std::string key;
   for (std::size_t i = 0; i < kSwitchCount; ++i) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "switches/on_side.h"
+
 namespace plumb {
 namespace {
 
@@ -77,6 +79,50 @@ TEST(Settings, UseCountsTheSideTaken) {
   EXPECT_FALSE(settings.use(index, 1));
   EXPECT_EQ(side_counts(index).on, before.on + 1);
   EXPECT_EQ(side_counts(index).off, before.off + 2);
+}
+
+TEST(Backend, NamesAreReadBackAndOthersRefused) {
+  for (const Backend backend : {Backend::ref, Backend::cpu}) EXPECT_EQ(parse_backend(backend_name(backend)), backend);
+  for (const char* name : {"", "CPU", "cuda", "ref "}) {
+    const auto parsed = parse_backend(name);
+    ASSERT_FALSE(parsed) << name;
+    EXPECT_NE(parsed.error().message.find("there are cpu and ref"), std::string::npos);
+  }
+}
+
+// Ops as a switch sees them: a plain one with a twin, and an on side, with and without one.
+int plain_ref(int x) { return x; }
+int plain_cpu(int x) { return x + 10; }
+int fast_ref(int x) { return x + 100; }
+int wrong(int x) { return -x; }
+
+}  // namespace
+
+template <>
+inline constexpr auto kCpuTwin<&plain_ref> = &plain_cpu;
+template <>
+struct Sides<"attention.split_k"> {
+  static constexpr auto* off = &plain_ref;
+  static constexpr auto* on = &fast_ref;
+};
+
+namespace {
+
+TEST(Sides, EachBackendRunsItsTwinAndAPlantIsWrongOnBoth) {
+  const auto before = detail::side_table;
+  Settings off, on;
+  ASSERT_TRUE(on.set("attention.split_k", "on@2"));
+  const auto run = [](Backend backend, const Settings& settings) {
+    return chosen_side<"attention.split_k">(backend, settings, 2, 7);
+  };
+  EXPECT_EQ(run(Backend::ref, off), 7);
+  EXPECT_EQ(run(Backend::cpu, off), 17);
+  EXPECT_EQ(run(Backend::ref, on), 107);
+  EXPECT_EQ(run(Backend::cpu, on), 107);  // no twin: the reference of the on side
+  replace_on_side<"attention.split_k">(&wrong);
+  for (const Backend backend : {Backend::ref, Backend::cpu}) EXPECT_EQ(run(backend, on), -7);
+  EXPECT_EQ(run(Backend::cpu, off), 17);
+  detail::side_table = before;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -11,15 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxShownBytes = 80;
 
 // Ids of nlohmann-json's exceptions.
 constexpr int kWrongType = 302, kWrongReference = 303, kMissingKey = 403, kNumberTooLarge = 406;
-
-struct Refused {
-  std::string why;
-};
 
 // The text between two marks; empty when the first is not there. Without the second, all that follows.
 std::string_view between(std::string_view text, std::string_view begin, std::string_view end) {
@@ -51,26 +47,111 @@ std::string syntax_complaint(std::string_view what, std::size_t byte) {
   return text;
 }
 
+// Builds the document value by value and refuses before it builds. The library's own parser with a callback looks
+// through a container again each time one inside it ends, and its ordered objects look through their keys at every
+// insertion: both quadratic in what a sender chooses.
+template <class Json>
+class Builder final : public Json::json_sax_t {
+ public:
+  using Object = typename Json::object_t;
+  using Array = typename Json::array_t;
+
+  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+  Json take() { return std::move(document_); }
+  const std::string& refusal() const { return refusal_; }
+
+  bool null() override { return add(nullptr) != nullptr; }
+  bool boolean(bool value) override { return add(value) != nullptr; }
+  bool number_integer(std::int64_t value) override { return add(value) != nullptr; }
+  bool number_unsigned(std::uint64_t value) override { return add(value) != nullptr; }
+  bool number_float(double value, const std::string&) override { return add(value) != nullptr; }
+  bool string(std::string& value) override { return add(std::move(value)) != nullptr; }
+  bool binary(typename Json::binary_t&) override { return refuse("binary data"); }
+
+  bool start_object(std::size_t) override { return open(Object()); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(Array()); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    if (!count()) return false;
+    if (!levels_.back().keys.insert(name).second)
+      return refuse(fmt::format("key '{}' appears twice in one object", cut(name)));
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& thrown) override {
+    return refuse("not valid JSON: " + json_complaint(thrown));
+  }
+
+ private:
+  struct Level {
+    Json* container;
+    std::set<std::string> keys;
+  };
+
+  bool refuse(std::string why) {
+    refusal_ = std::move(why);
+    return false;
+  }
+
+  bool count() {
+    if (++values_ <= limits_.max_values) return true;
+    return refuse(fmt::format("more than {} values", limits_.max_values));
+  }
+
+  // Puts a value into the innermost open container; null when it is refused.
+  template <class Value>
+  Json* add(Value&& value) {
+    if (!count()) return nullptr;
+    if (levels_.empty()) return &(document_ = Json(std::forward<Value>(value)));
+    Json& container = *levels_.back().container;
+    if (container.is_array()) return &container.template get_ref<Array&>().emplace_back(std::forward<Value>(value));
+    Object& object = container.template get_ref<Object&>();
+    if constexpr (requires { object.emplace_back(key_, Json()); })  // ordered: a vector, known not to hold the key
+      return &object.emplace_back(std::move(key_), Json(std::forward<Value>(value))).second;
+    else
+      return &object.emplace(std::move(key_), Json(std::forward<Value>(value))).first->second;
+  }
+
+  template <class Container>
+  bool open(Container&& empty) {
+    if (static_cast<int>(levels_.size()) >= limits_.max_depth)
+      return refuse(fmt::format("nested deeper than {}", limits_.max_depth));
+    Json* added = add(std::forward<Container>(empty));
+    if (added == nullptr) return false;
+    levels_.push_back({added, {}});  // what follows goes into it, so it stays where it is until it is closed
+    return true;
+  }
+
+  bool close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  JsonLimits limits_;
+  Json document_;
+  std::vector<Level> levels_;
+  std::string key_;
+  std::int64_t values_ = 0;
+  std::string refusal_;
+};
+
+template <class Json>
+Result<Json> parse_strictly(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  Builder<Json> builder(limits);
+  if (Json::sax_parse(text, &builder)) return builder.take();
+  return where.empty() ? error("{}", builder.refusal()) : error("{}: {}", where, builder.refusal());
+}
+
 }  // namespace
 
-Result<json> parse_json_strictly(std::string_view text, const std::string& where) {
-  std::vector<std::set<std::string>> keys;
-  // Thrown, not noted: what is nested too deep is not even built.
-  const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
-    if (depth > kMaxDepth) throw Refused{fmt::format("nested deeper than {}", kMaxDepth)};
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get_ref<const std::string&>()).second)
-      throw Refused{fmt::format("key '{}' appears twice in one object", cut(parsed.get_ref<const std::string&>()))};
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const Refused& refused) {
-    return error("{}: {}", where, refused.why);
-  } catch (const json::exception& e) {
-    return error("{}: not valid JSON: {}", where, json_complaint(e));
-  }
+Result<json> parse_json_strictly(std::string_view text, const std::string& where, const JsonLimits& limits) {
+  return parse_strictly<json>(text, where, limits);
+}
+
+Result<nlohmann::ordered_json> parse_ordered_json_strictly(std::string_view text, const std::string& where,
+                                                           const JsonLimits& limits) {
+  return parse_strictly<nlohmann::ordered_json>(text, where, limits);
 }
 
 std::string json_complaint(const std::exception& thrown) {

@@ -1,5 +1,7 @@
 #include "tensor/strict_json.h"
 
+#include <chrono>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -16,7 +18,7 @@ std::string message(const std::string& text) {
 TEST(StrictJson, RefusesDepthWithoutBuildingIt) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(message(nested(64)), "accepted");
-  EXPECT_EQ(message(nested(66)), "f: nested deeper than 64");
+  EXPECT_EQ(message(nested(65)), "f: nested deeper than 64");
   EXPECT_EQ(message(nested(500000)), "f: nested deeper than 64");
   EXPECT_EQ(message(std::string(500000, '[')), "f: nested deeper than 64");
   std::string objects;
@@ -29,6 +31,49 @@ TEST(StrictJson, RefusesAKeyTwiceAndShowsItCut) {
   EXPECT_EQ(message(R"({"a":1,"a":1})"), "f: key 'a' appears twice in one object");
   const std::string key = '"' + std::string(1000, 'k') + '"';
   EXPECT_LT(message("{" + key + ":1," + key + ":1}").size(), 200u);
+}
+
+// Each of these took minutes when every end of a container, or every key, looked through what was there before.
+TEST(StrictJson, TakesTimeInProportionToTheTextWhateverItsShape) {
+  constexpr int kCount = 300000;
+  std::string objects = "[", keys = "{", nested_keys = "{";
+  for (int i = 0; i < kCount; ++i) {
+    objects += i > 0 ? ",{}" : "{}";
+    keys += fmt::format("{}\"k{}\":{}", i > 0 ? "," : "", i, i);
+    nested_keys += fmt::format("{}\"k{}\":[{{}}]", i > 0 ? "," : "", i);
+  }
+  objects += "]";
+  keys += "}";
+  nested_keys += "}";
+  const auto started = std::chrono::steady_clock::now();
+  for (const std::string& text : {objects, keys, nested_keys}) {
+    const auto unordered = parse_json_strictly(text, "f");
+    const auto ordered = parse_ordered_json_strictly(text, "f");
+    ASSERT_TRUE(unordered && ordered);
+    EXPECT_EQ(unordered->size(), static_cast<std::size_t>(kCount));
+    EXPECT_EQ(ordered->size(), static_cast<std::size_t>(kCount));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(60));
+}
+
+TEST(StrictJson, GivesTheDocumentThatTheLibraryGives) {
+  for (const std::string text :
+       {"null", "true", "-7", "18446744073709551615", "1.5e-3", "\"a\\u00e9\\n\"", "[]", "{}",
+        "[[],{},[1,[2,3]],\"x\"]", R"({"z":{"b":[1,{"c":null}],"a":false},"y":[{"q":-0.0}],"a":""})"}) {
+    const auto unordered = parse_json_strictly(text, "f");
+    const auto ordered = parse_ordered_json_strictly(text, "f");
+    ASSERT_TRUE(unordered && ordered) << text;
+    EXPECT_EQ(*unordered, json::parse(text));
+    EXPECT_EQ(ordered->dump(), nlohmann::ordered_json::parse(text).dump());
+  }
+}
+
+TEST(StrictJson, RefusesMoreValuesThanAllowed) {
+  const JsonLimits limits{.max_depth = 2, .max_values = 4};
+  EXPECT_TRUE(parse_json_strictly("[1,[2]]", "f", limits));
+  EXPECT_EQ(parse_json_strictly("[1,2,3,4]", "f", limits).error().message, "f: more than 4 values");
+  EXPECT_EQ(parse_json_strictly(R"({"a":1,"b":2})", "", limits).error().message, "more than 4 values");
+  EXPECT_EQ(parse_json_strictly("[[[]]]", "", limits).error().message, "nested deeper than 2");
 }
 
 // Place and expectation in plain words; neither the library's prefixes nor the document's text.

@@ -148,6 +148,13 @@ class Refusals(unittest.TestCase):
         for option, value in (("--seed", "18446744073709551615"), ("--temperature", "0.5"), ("--max-tokens", "010")):
             self.refused(*("generate", "/no/model", "-p", "x"), option, value, says="no such folder")
 
+    def test_backends(self):
+        for command in (("generate", "m", "-p", "x"), ("serve", "m"), ("demo",)):
+            for value in ("gpu", "CPU", "cpu,ref", HUGE):
+                self.refused(*command, f"--backend={value}", says="must be cpu or ref", cwd=self.folder)
+        for value in ("cpu", "ref"):
+            self.refused("generate", "/no/model", "-p", "x", "--backend", value, says="no such folder")
+
     def test_unknown_commands(self):
         for args in (("rank",), ("rank", "--help"), ("rank", "--version"), ("help", "rank")):
             err = self.refused(*args, says="unknown command 'rank'; plumb --help lists them")

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "base/view.h"
 
@@ -33,7 +32,7 @@ struct CompressorState {
 ///
 /// k, s   [tokens, halves*width] f32, the pass's positions from first_position on; s with its position bias
 /// state  what the positions before the pass left behind; only read
-/// norm   [width] f32 · frequencies [rope_dim/2] f64
+/// norm   [width] f32 · table [windows, rope_dim/2, 2] f64: cos and sin of each row's position, as rope takes it
 /// rows   [windows, width] f32: windows first_window .. , each of which must end inside the pass
 /// An absent previous window has s = -inf and so weight exactly 0. f64; pooled and normed rows are rounded to f32.
 /// Source: model specification 3.6 and 4.
@@ -45,11 +44,23 @@ struct Compressor {
   std::int64_t rate;
   View<const float, 1> norm;
   double eps;
-  std::span<const double> frequencies;
+  View<const double, 3> table;
   std::int64_t first_window;
   View<float, 2> rows;
 };
 void compressor_ref(const Compressor& a);
+
+/// A stored key and gate row.
+struct CompressorItem {
+  const float* k;
+  const float* s;
+};
+/// pooled[c] for the channels [first, first + count), count <= kPoolChannels, over all items of a window.
+using PoolChannels = void (*)(const CompressorItem* items, std::int64_t item_count, std::int64_t first,
+                              std::int64_t count, float* pooled);
+inline constexpr std::int64_t kPoolChannels = 16;
+/// What all sides share: finds each window's items, pools them with `pool`, norms and rotates the rows.
+void compress_rows(const Compressor& a, PoolChannels pool);
 
 /// Moves `state` from first_position to first_position + tokens. k, s, rate as in Compressor.
 struct CompressorCarry {

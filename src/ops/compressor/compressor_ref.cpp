@@ -9,14 +9,10 @@
 namespace plumb {
 namespace {
 
-constexpr std::int64_t kChannels = 16;   // channels pooled side by side
+constexpr std::int64_t kChannels = kPoolChannels;
 constexpr std::int64_t kMaxItems = 256;  // two windows of 128
-constexpr std::int64_t kMaxHalfRope = 128;
 
-struct Item {
-  const float* k;
-  const float* s;
-};
+using Item = CompressorItem;
 
 // The stored key and gate of a position, from the pass or from the open state.
 Item stored(const Compressor& a, std::int64_t position) {
@@ -71,26 +67,26 @@ void position_bias_ref(const PositionBias& a) {
   }
 }
 
-void compressor_ref(const Compressor& a) {
-  const std::int64_t width = a.rows.extent(1), half_rope = static_cast<std::int64_t>(a.frequencies.size());
+void compress_rows(const Compressor& a, PoolChannels pool) {
+  const std::int64_t width = a.rows.extent(1);
   const bool overlapping = a.k.extent(1) == 2 * width;
   const std::int64_t item_count = overlapping ? 2 * a.rate : a.rate;
-  CHECK((overlapping || a.k.extent(1) == width) && item_count <= kMaxItems && half_rope <= kMaxHalfRope);
+  CHECK((overlapping || a.k.extent(1) == width) && item_count <= kMaxItems);
+  CHECK(a.table.extent(0) == a.rows.extent(0));
   CHECK((a.first_window + a.rows.extent(0)) * a.rate <= a.first_position + a.k.extent(0));
   Item items[kMaxItems];
-  double angles[2 * kMaxHalfRope];
   for (std::int64_t i = 0; i < a.rows.extent(0); ++i) {
     const std::int64_t window = a.first_window + i;
     const View<float, 2> row = a.rows.rows(i, i + 1);
     for (std::int64_t j = 0; j < item_count; ++j) items[j] = item(a, window, j, overlapping, width);
     for (std::int64_t c = 0; c < width; c += kChannels)
-      pool_channels(items, item_count, c, std::min(kChannels, width - c), row.data());
+      pool(items, item_count, c, std::min(kChannels, width - c), row.data());
     rms_norm_ref({.x = row, .weight = a.norm, .eps = a.eps, .out = row});
-    const View<double, 3> table(angles, {1, half_rope, 2});
-    rope_table_ref({.first = window * a.rate, .step = 1, .frequencies = a.frequencies, .table = table});
-    rope_ref({.x = View<float, 3>(row.data(), {1, 1, width}), .table = table, .inverse = false});
+    rope_ref({.x = View<float, 3>(row.data(), {1, 1, width}), .table = a.table.rows(i, i + 1), .inverse = false});
   }
 }
+
+void compressor_ref(const Compressor& a) { compress_rows(a, &pool_channels); }
 
 void compressor_carry_ref(const CompressorCarry& a) {
   const std::int64_t items = a.k.extent(1), end = a.first_position + a.k.extent(0);

@@ -55,6 +55,9 @@ std::vector<float> stream(const Case& c, std::vector<float>& k, std::vector<floa
     const View<const float, 2> ck(k.data() + first * c.item_width(), {count, c.item_width()});
     const View<const float, 2> cs(s.data() + first * c.item_width(), {count, c.item_width()});
     Guarded<float> out(windows * c.width);
+    std::vector<double> angles(static_cast<std::size_t>(windows * 4));
+    const View<double, 3> table(angles.data(), {windows, 2, 2});
+    rope_table_ref({.first = first / c.rate * c.rate, .step = c.rate, .frequencies = kFrequencies, .table = table});
     compressor_ref({.k = ck,
                     .s = cs,
                     .state = state.view(),
@@ -62,7 +65,7 @@ std::vector<float> stream(const Case& c, std::vector<float>& k, std::vector<floa
                     .rate = c.rate,
                     .norm = {norm.data(), {c.width}},
                     .eps = 1e-6,
-                    .frequencies = kFrequencies,
+                    .table = table,
                     .first_window = first / c.rate,
                     .rows = {out.data(), {windows, c.width}}});
     compressor_carry_ref({.k = ck, .s = cs, .state = state.view(), .first_position = first, .rate = c.rate});

@@ -8,7 +8,8 @@ namespace plumb {
 /// out = sum over j of (sigmoid(m[j] * scale + base[j]) + hc_eps) * streams[j], m = (v fn) / sqrt(mean(v^2) + eps), v
 /// the streams flattened. Neither Sinkhorn nor a factor 2 here; the final norm and the projection to logits follow.
 ///
-/// streams [rows, n, d] f32 · fn [n*d, n] f32 · base [n] f32 · scale [1] f32 · out [rows, d] f32. f64, rounded once.
+/// streams [rows, n, d] f32 · fn [n*d, n] f32 · base [n] f32 · scale [1] f32 · out [rows, d] f32. f64, rounded once
+/// (ref); f32, sums as in HcPre (cpu).
 /// Source: model specification 3.12.
 struct HcHead {
   View<const float, 3> streams;
@@ -20,5 +21,9 @@ struct HcHead {
   View<float, 2> out;
 };
 void hc_head_ref(const HcHead& a);
+void hc_head_cpu(const HcHead& a);
+
+template <>
+inline constexpr auto kCpuTwin<&hc_head_ref> = &hc_head_cpu;
 
 }  // namespace plumb

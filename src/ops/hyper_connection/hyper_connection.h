@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -29,8 +30,9 @@ void expand_streams_ref(const ExpandStreams& a);
 ///   collapsed = sum over j of pre[j] * streams[j]
 ///
 /// streams [rows, n, d] f32 · fn [n*d, n*(2+n)] f32 · base [n*(2+n)] f32 · scale [3] f32
-/// post [rows, n] f32 · comb [rows, n, n] f32 (comb[j][k]) · collapsed [rows, d] f32. Everything between in f64.
-/// Source: model specification 3.3, steps 1 to 6.
+/// post [rows, n] f32 · comb [rows, n, n] f32 (comb[j][k]) · collapsed [rows, d] f32. Everything between
+/// in f64 (ref) or f32 (cpu, where v fn is one chain a stream, streams added in order, and the sum of squares is that
+/// of RmsNorm). Source: model specification 3.3, steps 1 to 6.
 struct HcPre {
   View<const float, 3> streams;
   View<const float, 2> fn;
@@ -44,10 +46,14 @@ struct HcPre {
   View<float, 2> collapsed;
 };
 void hc_pre_ref(const HcPre& a);
+void hc_pre_cpu(const HcPre& a);
+
+template <>
+inline constexpr auto kCpuTwin<&hc_pre_ref> = &hc_pre_cpu;
 
 /// streams'[t, k, :] = post[t, k] * y[t, :] + sum over j of comb[t, j, k] * streams[t, j, :], in place. The sum runs
-/// over the first index of comb. Shapes as in HcPre; y [rows, d] f32. f64, rounded once. Source: model
-/// specification 3.3, step 7.
+/// over the first index of comb. Shapes as in HcPre; y [rows, d] f32. f64, rounded once (ref); f32 chain, y first
+/// (cpu). Source: model specification 3.3, step 7.
 struct HcPost {
   View<const float, 2> y;
   View<const float, 2> post;
@@ -55,5 +61,15 @@ struct HcPost {
   View<float, 3> streams;
 };
 void hc_post_ref(const HcPost& a);
+void hc_post_cpu(const HcPost& a);
+
+template <>
+inline constexpr auto kCpuTwin<&hc_post_ref> = &hc_post_cpu;
+
+/// mix[t, o] = sum over j, k of streams[t, j, k] * fn[j*d + k, o], as backend cpu has it: one f32 chain a stream, the
+/// streams added in order. streams [rows, n, d] · fn [n*d, mixes] · mix rows `mixes` apart; at most kMixRows rows.
+inline constexpr std::int64_t kMixRows = 16;
+inline constexpr std::int64_t kMaxMixes = kMaxStreams * (2 + kMaxStreams);
+void mix_streams_cpu(const View<const float, 3>& streams, const View<const float, 2>& fn, float* mix);
 
 }  // namespace plumb

@@ -5,6 +5,7 @@
 
 #include "ops/indexer/indexer.h"
 #include "ops/linear/dot_rows.h"
+#include "ops/stored_rows/stored_rows.h"
 
 namespace plumb {
 
@@ -40,7 +41,7 @@ void for_each_index_score(const View<const float, 3>& q, const View<const float,
                           const PagedRows& keys, std::int64_t first_position, std::int64_t rate, Visit&& visit) {
   const std::int64_t tokens = q.extent(0), heads = q.extent(1), dim = q.extent(2);
   CHECK(keys.width == dim && head_weights.extent(0) == tokens && head_weights.extent(1) == heads);
-  std::vector<float> transposed;
+  std::vector<float> transposed, loaded(static_cast<std::size_t>(kIndexKeyTile * dim));
   std::vector<double> g(static_cast<std::size_t>(kIndexQueryTile * heads)), dots;
   for (std::int64_t first = 0; first < tokens; first += kIndexQueryTile) {
     const std::int64_t count = std::min(kIndexQueryTile, tokens - first);
@@ -53,7 +54,7 @@ void for_each_index_score(const View<const float, 3>& q, const View<const float,
       // Rows are contiguous inside a page only.
       const std::int64_t page_end = (n / keys.rows_per_page + 1) * keys.rows_per_page;
       const std::int64_t rows = std::min({kIndexKeyTile, page_end - n, visible - n});
-      dot_rows({.x = keys.row(n),
+      dot_rows({.x = load_rows(keys, n, rows, loaded.data()),
                 .x_stride = dim,
                 .w = transposed.data(),
                 .w_stride = lanes,

@@ -5,9 +5,17 @@ namespace plumb {
 
 void linear_ref(const Linear& a) {
   const std::int64_t rows = a.x.extent(0), in = a.x.extent(1), out = a.out.extent(1);
+  const std::int64_t begin = a.outputs.begin, end = a.outputs.end < 0 ? out : a.outputs.end;
   CHECK(a.weight.extent(0) == in && a.weight.extent(1) == out && a.out.extent(0) == rows);
-  dot_rows({.x = a.x.data(), .x_stride = in, .w = a.weight.data(), .w_stride = out, .rows = rows, .in = in, .out = out},
-           a.out.data(), out);
+  CHECK(0 <= begin && begin <= end && end <= out);
+  dot_rows({.x = a.x.data(),
+            .x_stride = in,
+            .w = a.weight.data() + begin,
+            .w_stride = out,
+            .rows = rows,
+            .in = in,
+            .out = end - begin},
+           a.out.data() + begin, out);
 }
 
 }  // namespace plumb

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -26,19 +27,22 @@ struct RopeFrequencies {
 /// Source: model specification 2.2.
 std::vector<double> rope_frequencies(const RopeFrequencies& a);
 
-/// table[t] = {cos, sin} of (first + t * step) * f_i, f64: [positions, dim/2, 2].
+/// table[t] = {cos, sin} of (first + t * step) * f_i, f64: [positions, dim/2, 2]. `stored`, for the on side of
+/// rope.table, is the same of all positions from 0 on; the reference does not read it.
 struct RopeTable {
   std::int64_t first;
   std::int64_t step;
   std::span<const double> frequencies;
   View<double, 3> table;
+  View<const double, 3> stored = {};
 };
 void rope_table_ref(const RopeTable& a);
 
 /// Rotates the last 2 * table.extent(1) channels of every head, in place, pairs interleaved (0,1), (2,3), ...:
 ///   x'[2i] = x[2i] cos - x[2i+1] sin,  x'[2i+1] = x[2i] sin + x[2i+1] cos;  inverse: sin with the other sign.
 ///
-/// x [rows, heads, dim] f32 · table [rows, rope_dim/2, 2] f64. Computed in f64, rounded once.
+/// x [rows, heads, dim] f32 · table [rows, rope_dim/2, 2] f64. ref: computed in f64, rounded once. cpu: the table is
+/// rounded to f32, then fma(x, cos, other * -+sin).
 /// Source: model specification 2.2.
 struct Rope {
   View<float, 3> x;
@@ -46,5 +50,12 @@ struct Rope {
   bool inverse;
 };
 void rope_ref(const Rope& a);
+void rope_cpu(const Rope& a);
+
+template <>
+inline constexpr auto kCpuTwin<&rope_ref> = &rope_cpu;
+
+/// Pairs a rotation of backend cpu takes at most.
+inline constexpr std::int64_t kMaxRopePairs = 256;
 
 }  // namespace plumb

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -17,6 +18,11 @@ struct SelectExperts {
   View<std::int32_t, 2> experts;
 };
 void select_experts_ref(const SelectExperts& a);
+/// In f64 as well, since a choice must not depend on the backend's rounding: equal to the bit.
+void select_experts_cpu(const SelectExperts& a);
+
+template <>
+inline constexpr auto kCpuTwin<&select_experts_ref> = &select_experts_cpu;
 
 /// Experts of hash layers: the row of a table for the token's id, in its order.
 /// tokens [tokens] i32 · table [vocab, k] i64 · experts [tokens, k] i32.  Source: model specification 3.11.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -23,6 +24,10 @@ struct SelectTopk {
   View<std::int32_t, 2> selected;
 };
 void select_topk_ref(const SelectTopk& a);
+void select_topk_cpu(const SelectTopk& a);
+
+template <>
+inline constexpr auto kCpuTwin<&select_topk_ref> = &select_topk_cpu;
 
 /// A row that may be selected.
 struct Candidate {

@@ -5,6 +5,7 @@
 
 #include "base/view.h"
 #include "ops/paged_rows.h"
+#include "ops/stored_rows/stored_rows.h"
 
 namespace plumb {
 
@@ -20,21 +21,22 @@ struct AttentionScratch {
 
 /// Attention of each query over its window and the compressed rows chosen for it, with a sink:
 ///
-///   z_s    = q[t,h] . key_s * dim^-0.5
+///   z_s    = q[t,h] . key_s * scale
 ///   out    = sum over s of exp(z_s - M) * key_s / (sum over s of exp(z_s - M) + exp(sink[h] - M))
 ///
 /// A key is also its value. Keys of the query at position p, in this order: window rows of positions
 /// max(0, p - window + 1) .. p; then compressed rows, ascending: those in `selected` (-1: none), or, when `selected` is
 /// a null view, all visible ones, n < (p + 1) div rate. M is the largest of the z and the sink.
 ///
-/// q, out     [tokens, heads, dim] f32; the first token is at first_position
-/// window_rows, rows   stored rows of dim f32; rate 0: no compressed rows
+/// q, out     [tokens, heads, dim] f32; the first token is at first_position · scale: what query_scale returned for q
+/// window_rows, rows   stored rows of dim values in any format; rate 0: no compressed rows
 /// selected   [tokens, k] i32 · sinks [heads] f32
 /// Dot products, weight sums and value sums are f64 chains over dim, keys and keys; a weight exp(z - M) is rounded to
 /// f32 before it meets the sums, so that its product with a key is exact.
 /// Source: model specification 3.5, 3.7, 3.9.
 struct SparseAttention {
   View<const float, 3> q;
+  double scale;
   std::int64_t first_position;
   PagedRows window_rows;
   std::int64_t window;
@@ -47,11 +49,15 @@ struct SparseAttention {
 };
 void sparse_attention_ref(const SparseAttention& a);
 
-/// One key of a query.
+/// One key of a query: row `row` of `rows`.
 struct AttentionKey {
-  const float* row;
+  const PagedRows* rows;
+  std::int64_t row;
   std::int64_t position;  // of the window row, or of the first token that a compressed row covers
   bool compressed;
+
+  /// Its values, to out [dim].
+  void load(float* out) const { load_row(*rows, row, out); }
 };
 
 /// Calls visit(AttentionKey) for each key of token t, in the order above.
@@ -59,13 +65,14 @@ template <class Visit>
 void for_each_key(const SparseAttention& a, std::int64_t t, Visit&& visit) {
   const std::int64_t position = a.first_position + t;
   const std::int64_t oldest = position + 1 > a.window ? position + 1 - a.window : 0;
-  for (std::int64_t p = oldest; p <= position; ++p) visit(AttentionKey{a.window_rows.row(p), p, false});
+  for (std::int64_t p = oldest; p <= position; ++p) visit(AttentionKey{&a.window_rows, p, p, false});
   if (a.rate == 0) return;
+  const auto compressed = [&](std::int64_t n) { visit(AttentionKey{&a.rows, n, n * a.rate, true}); };
   if (a.selected.data() == nullptr)
-    for (std::int64_t n = 0; n < (position + 1) / a.rate; ++n) visit(AttentionKey{a.rows.row(n), n * a.rate, true});
+    for (std::int64_t n = 0; n < (position + 1) / a.rate; ++n) compressed(n);
   else
     for (std::int64_t i = 0; i < a.selected.extent(1); ++i)
-      if (const std::int32_t n = a.selected(t, i); n >= 0) visit(AttentionKey{a.rows.row(n), n * a.rate, true});
+      if (const std::int32_t n = a.selected(t, i); n >= 0) compressed(n);
 }
 
 /// Scores of the `count` keys in scratch->keys: scratch->scores[s][h] = z_s, rows `padded_heads(heads)` apart.

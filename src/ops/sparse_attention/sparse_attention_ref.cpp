@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "base/math.h"
 #include "ops/linear/dot_rows.h"
@@ -22,8 +21,7 @@ void score_keys(const SparseAttention& a, std::int64_t t, std::int64_t count) {
             .in = dim,
             .out = lanes},
            s.scores.data(), lanes);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
-  for (double& score : s.scores) score *= scale;
+  for (double& score : s.scores) score *= a.scale;
 }
 
 void weigh_keys(const SparseAttention& a, std::int64_t begin, std::int64_t end, const double* peak, double* total) {
@@ -57,9 +55,12 @@ void sparse_attention_ref(const SparseAttention& a) {
   CHECK(a.window_rows.width == dim && (a.rate == 0 || a.rows.width == dim));
   AttentionScratch& s = *a.scratch;
   for (std::int64_t t = 0; t < a.q.extent(0); ++t) {
-    s.keys.clear();
-    for_each_key(a, t, [&](const AttentionKey& key) { s.keys.insert(s.keys.end(), key.row, key.row + dim); });
-    const std::int64_t count = static_cast<std::int64_t>(s.keys.size()) / dim;
+    std::int64_t count = 0;
+    for_each_key(a, t, [&](const AttentionKey& key) {
+      // Grows by doubling and is kept for the next query.
+      if (static_cast<std::int64_t>(s.keys.size()) < (count + 1) * dim) s.keys.resize(2 * s.keys.size() + dim);
+      key.load(s.keys.data() + count++ * dim);
+    });
     score_keys(a, t, count);
     double peak[kMaxHeads], total[kMaxHeads];
     for (std::int64_t h = 0; h < heads; ++h) peak[h] = a.sinks(h);

@@ -18,7 +18,7 @@ SplitStarts gather_by_split(const SparseAttention& a, std::int64_t t) {
   a.scratch->keys.resize(static_cast<std::size_t>(starts.back() * dim));
   SplitStarts next = starts;
   for_each_key(a, t, [&](const AttentionKey& key) {
-    std::copy_n(key.row, dim, a.scratch->keys.data() + next[static_cast<std::size_t>(split_of(key))]++ * dim);
+    key.load(a.scratch->keys.data() + next[static_cast<std::size_t>(split_of(key))]++ * dim);
   });
   return starts;
 }

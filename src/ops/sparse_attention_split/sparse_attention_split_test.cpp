@@ -48,6 +48,7 @@ struct World {
   }
   SparseAttention args(float* out) {
     return {.q = {q.data(), {shape.tokens, shape.heads, shape.dim}},
+            .scale = 1.0 / std::sqrt(static_cast<double>(shape.dim)),
             .first_position = shape.first_position,
             .window_rows = {window_pages, 0, 128, shape.dim},
             .window = shape.window,
@@ -97,7 +98,7 @@ TEST_P(SparseAttentionTwin, OffSideIsTheFormula) {
   World world(GetParam(), 91);
   const Shape& s = world.shape;
   Guarded<float> out(s.tokens * s.heads * s.dim);
-  off_side<"attention.split_k">(world.args(out.data()));
+  off_side<"attention.split_k">(Backend::ref, world.args(out.data()));
   for (std::int64_t t = 0; t < s.tokens; ++t)
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const std::vector<double> want = world.formula(t, h);
@@ -111,8 +112,8 @@ TEST_P(SparseAttentionTwin, SplitIsWithinBudgetOfOnePass) {
   World world(GetParam(), 92);
   const std::int64_t size = world.shape.tokens * world.shape.heads * world.shape.dim;
   Guarded<float> off(size), on(size);
-  off_side<"attention.split_k">(world.args(off.data()));
-  on_side<"attention.split_k">(world.args(on.data()));
+  off_side<"attention.split_k">(Backend::ref, world.args(off.data()));
+  on_side<"attention.split_k">(Backend::ref, world.args(on.data()));
   EXPECT_TWIN("attention.split_k", on, off.values());
   RecordProperty("nmse", testing::PrintToString(nmse(on.values(), off.values())));
 }
