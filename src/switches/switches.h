@@ -44,9 +44,10 @@ inline constexpr std::array kSwitches{
            .by_default = true,
            .scope = Scope::request,
            .per_layer = true,
-           .op_budget = {Metric::nmse, 1e-13},
+           .op_budget = {Metric::nmse, 1e-12},
            .shift = 0,
-           .source = "f32 partials and log-sums; twin test, seed 92, 8 shapes: nmse 1.6e-15 to 9.7e-15"},
+           .source = "f32 partials and log-sums; twin test, seed 92, 8 shapes: nmse 1.6e-15 to 9.7e-15 on backend ref, "
+                     "up to 7.1e-13 on cpu (sink 60)"},
     Switch{.name = "indexer.fused",
            .on = "index scores and top-k selection in one pass over the keys, scores never stored",
            .off = "all index scores stored, then selected",
