@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -9,6 +10,7 @@
 #include "engine/engine.h"
 #include "ops/experts/experts.h"
 #include "ops/experts_nvfp4/experts_nvfp4.h"
+#include "ops/hyper_connection_fused/hyper_connection_fused.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_fp8/linear_fp8.h"
 #include "ops/stored_rows/stored_rows.h"
@@ -29,6 +31,8 @@ struct Prepared {
   std::vector<Fp8Projections> fp8;           // [layer]; empty matrices where linear.fp8 is off
   std::vector<std::vector<Nvfp4Mlp>> nvfp4;  // [layer][expert]; no experts where moe.nvfp4_experts is off
 
+  // fn of the attention's and the experts' site, rounded to bf16.
+  std::vector<std::array<Projection, 2>> fn_bf16;         // [layer]
   std::vector<std::vector<GatedMlp>> routed;              // [layer][expert]
   std::vector<GatedMlp> shared;                           // [layer]
   std::vector<double> window_frequencies, window_angles;  // angles [positions, rope_dim/2, 2], or empty
@@ -106,8 +110,9 @@ class Pass {
   void moe(int layer);
   void route(int layer, double scaling);
   void head(View<float, 2> logits);
-  void hc_pre(const HyperConnection& weights, const char* port, int layer);
-  void hc_post();
+  void hc_pre(const HyperConnection& weights, const Projection& fn_bf16, const char* port, int layer);
+  void hc_post(int layer);
+  void hc_step(bool fused, const HcStep& step);
   void linear(RowTensor& x, const Projection& weight, RowTensor& out);
   // The same where linear.fp8 chooses which of the two weights is used.
   void linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out);
