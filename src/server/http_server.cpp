@@ -24,6 +24,7 @@
 #include <spdlog/spdlog.h>
 
 #include "server/generation.h"
+#include "server/request_head.h"
 
 namespace plumb::server {
 
@@ -130,6 +131,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void received(const ErrorCode& ec, std::size_t bytes);
   void begin_request();
   void parse();
+  void refuse(const ApiError& error);
   void dispatch();
   void lost();
 
@@ -283,18 +285,24 @@ void Connection::parse() {
     ErrorCode ec;
     const std::size_t used = parser_->put(buffer_.data(), ec);
     buffer_.consume(used);
+    if (parser_->is_header_done())
+      if (const auto refused = refused_head(parser_->get())) return refuse(*refused);
     if (ec == http::error::need_more) break;
-    if (ec) {
-      request_at_ = std::chrono::steady_clock::now();
-      ++request_number_;
-      state_ = State::answering;
-      return send_reply(error_reply(parse_error(ec, server_.http)));
-    }
+    if (ec) return refuse(parse_error(ec, server_.http));
   }
   if (parser_->is_done()) return dispatch();
   const bool waits = parser_->is_header_done() && parser_->get().version() >= 11 &&
                      boost::beast::iequals(parser_->get()[http::field::expect], "100-continue");
   if (waits && !std::exchange(continue_sent_, true)) write("HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+// The answer to what is no request, after which nobody can tell where the next one begins: the connection is closed.
+void Connection::refuse(const ApiError& error) {
+  request_at_ = std::chrono::steady_clock::now();
+  ++request_number_;
+  state_ = State::answering;
+  keep_alive_ = false;
+  send_reply(error_reply(error));
 }
 
 void Connection::dispatch() {
@@ -458,11 +466,7 @@ void Connection::disarm() {
 
 void Connection::timed_out() {
   if (state_ != State::reading || !request_begun_) return lost();
-  state_ = State::answering;
-  ++request_number_;
-  request_at_ = std::chrono::steady_clock::now();
-  keep_alive_ = false;
-  send_reply(error_reply(http_error(408, "request_timeout", "the request did not arrive in time")));
+  refuse(http_error(408, "request_timeout", "the request did not arrive in time"));
 }
 
 void Connection::close() {

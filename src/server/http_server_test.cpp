@@ -584,6 +584,27 @@ TEST_F(HttpServerTest, OversizedBodiesAndHeadersAreRefused) {
   EXPECT_EQ(code_of(header), "header_too_large");
 }
 
+// A body in a coding that is not known must not be read as the next request.
+TEST_F(HttpServerTest, ABodyOfUnknownCodingIsNotTheNextRequest) {
+  const std::string hidden = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (const auto& [coding, status] : {std::pair("chunked, chunked", 400),
+                                       {"chunked, identity", 400},
+                                       {"gzip", 400},
+                                       {"identity", 400},
+                                       {"xchunked", 400},
+                                       {"gzip, chunked", 501}}) {
+    Client client(port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + std::string(coding) + "\r\n\r\n" +
+                hidden);
+    const Answer answer = client.receive();
+    EXPECT_EQ(answer.status, status) << coding;
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+    EXPECT_TRUE(client.receive_end());
+    EXPECT_EQ(client.buffered(), "") << coding;
+  }
+  EXPECT_TRUE(generator_.seen().empty());
+}
+
 TEST_F(HttpServerTest, ALargeBodyWithinTheLimitArrives) {
   http_.request_timeout = milliseconds(10000);
   const Answer answer = post("/tokenize", {{"prompt", std::string(256 << 10, 'a')}});
