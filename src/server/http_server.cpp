@@ -280,8 +280,16 @@ void Connection::received(const ErrorCode& ec, std::size_t bytes) {
 }
 
 void Connection::parse() {
+  const auto unread = [this] {
+    return std::string_view(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  };
+  if (!request_begun_) buffer_.consume(empty_lines_before(unread()));
+  if (!request_begun_ && unread() == "\r") return;  // half of an empty line
   if (buffer_.size() > 0 && !std::exchange(request_begun_, true)) arm(server_.http.request_timeout);
   while (buffer_.size() > 0 && !parser_->is_done()) {
+    // The parser takes a head only when it is complete, so all of it is still there.
+    if (!parser_->is_header_done() && has_folded_line(unread()))
+      return refuse(http_error(400, "invalid_http", "a line of the header is folded over two"));
     ErrorCode ec;
     const std::size_t used = parser_->put(buffer_.data(), ec);
     buffer_.consume(used);
@@ -315,7 +323,7 @@ void Connection::dispatch() {
 
   const std::string_view target(message.target().data(), message.target().size());
   HttpRequest request{.method = std::string(message.method_string()),
-                      .path = percent_decode(target.substr(0, target.find('?'))),
+                      .path = percent_decode(path_of_target(target)),
                       .body = std::move(message.body())};
   method_label_ = method_label(message);
   route_ = Service::route_label(request.path);

@@ -42,5 +42,50 @@ TEST(RequestHead, TakesNoTransferCodingButChunkedOnce) {
   EXPECT_EQ(status_of(with_coding("chunked"), "1.0"), 400);
 }
 
+TEST(RequestHead, NeedsOneHost) {
+  for (const char* good : {"Host: localhost:8000\r\n", "Host: [::1]:80\r\n", "Host:\r\n", "Host: a_b.c\r\n"})
+    EXPECT_EQ(status_of(good), 0) << good;
+  for (const char* bad :
+       {"", "Host: a\r\nHost: a\r\n", "Host: a b\r\n", "Host: a/b\r\n", "Host: u@h\r\n", "Host: \xc3\xa9\r\n"})
+    EXPECT_EQ(status_of(bad), 400) << bad;
+  EXPECT_EQ(status_of("", "1.0"), 0);
+  EXPECT_EQ(status_of("Host: a\r\nHost: b\r\n", "1.0"), 400);
+}
+
+TEST(RequestHead, TakesNoCodingOrExpectationThatItCannotMeet) {
+  const std::string host = "Host: x\r\n";
+  for (const char* good : {"Content-Encoding: identity\r\n", "Content-Encoding:\r\n", "Expect: 100-Continue\r\n"})
+    EXPECT_EQ(status_of(host + good), 0) << good;
+  for (const char* bad : {"gzip", "identity, gzip", "x"})
+    EXPECT_EQ(status_of(host + "Content-Encoding: " + bad + "\r\n"), 415) << bad;
+  for (const char* bad : {"200-ok", "100-continue, x"})
+    EXPECT_EQ(status_of(host + "Expect: " + bad + "\r\n"), 417) << bad;
+  EXPECT_EQ(status_of("Expect: x\r\n", "1.0"), 0);
+}
+
+TEST(RequestHead, SkipsEmptyLinesAndSeesFoldedOnes) {
+  EXPECT_EQ(empty_lines_before(""), 0u);
+  EXPECT_EQ(empty_lines_before("\r\n\r\nGET"), 4u);
+  EXPECT_EQ(empty_lines_before("\r\n\r"), 2u);
+  EXPECT_EQ(empty_lines_before("\n\r\n"), 0u);
+  EXPECT_TRUE(has_folded_line("GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n"));
+  EXPECT_TRUE(has_folded_line("GET / HTTP/1.1\r\n\tA: b\r\n\r\n"));
+  EXPECT_FALSE(has_folded_line("GET / HTTP/1.1\r\nA: b\r\n\r\n\r\n body"));
+  EXPECT_FALSE(has_folded_line("GET / HTTP/1.1\r\nA: b\r\n c"));
+}
+
+TEST(RequestHead, FindsThePathInBothFormsOfATarget) {
+  for (const auto& [target, path] : {std::pair("/v1/models?x=1", "/v1/models"),
+                                     {"*", "*"},
+                                     {"", ""},
+                                     {"http://h:1/a/b?c=/d", "/a/b"},
+                                     {"HTTPS://h/a", "/a"},
+                                     {"http://h", "/"},
+                                     {"http://h?x=/y", "/"},
+                                     {"http:/a", "http:/a"},
+                                     {"//a/b", "//a/b"}})
+    EXPECT_EQ(path_of_target(target), path) << target;
+}
+
 }  // namespace
 }  // namespace plumb::server
