@@ -128,7 +128,10 @@ ordered_json planted_json(const Planted& planted) {
 }  // namespace
 
 std::filesystem::path envelope_of(const std::filesystem::path& case_dir) {
-  return case_dir.lexically_normal().string() + ".envelope.json";
+  // "case/" and "case/." name the folder that "case" names; what is appended to them would lie in it.
+  std::filesystem::path folder = case_dir.lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return folder.string() + ".envelope.json";
 }
 
 std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket) {

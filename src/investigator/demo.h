@@ -60,7 +60,7 @@ struct DemoResult {
 /// seed, on disk before the first launch), deployment.toml, verdict.json, result.json, and those of the investigation.
 Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate);
 
-/// The envelope of a case.
+/// The envelope of a case: beside its folder, however the folder is written.
 std::filesystem::path envelope_of(const std::filesystem::path& case_dir);
 
 /// The deployment file of a demo: one server, one switch a line, the dealer's socket in its environment.

@@ -92,6 +92,19 @@ TEST_F(Demo, CommitsBeforeItInvestigatesAndOpensTheEnvelopeAfterTheVerdict) {
   EXPECT_FALSE(dealer_runs());
 }
 
+TEST_F(Demo, TheEnvelopeLiesBesideTheCaseHoweverItsFolderIsWritten) {
+  for (const char* name : {"/w/c", "/w/c/", "/w/c//", "/w/./c/.", "/w/a/../c/", "/w/c/d/..", "/w//c/./"})
+    EXPECT_EQ(envelope_of(name), "/w/c.envelope.json") << name;
+  EXPECT_EQ(envelope_of("c/"), "c.envelope.json");
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return error("stopped"); };
+  options.case_dir = folder / "case/";
+  ASSERT_FALSE(run_demo(options, investigate));
+  EXPECT_TRUE(std::filesystem::exists(folder / "case.envelope.json"));
+  options.case_dir = folder / "case";
+  options.resume = true;
+  EXPECT_TRUE(run_demo(options, [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; }));
+}
+
 TEST_F(Demo, RefusesAnEnvelopeThatChangedMeanwhile) {
   const auto result = run_demo(options, [&](const DemoCase&) -> Result<std::string> {
     std::ofstream(envelope_of(options.case_dir), std::ios::app) << " ";
