@@ -89,7 +89,7 @@ std::vector<std::int32_t> random_prompt(Rng& rng, int count) {
 
 // What a request gives on its own, cold.
 Reply cold_solo(const GenerateRequest& request) {
-  static Engine engine(tiny_model(), std::make_shared<InlineExecutor>());
+  static Engine engine = solo_engine(tiny_model(), {});
   return run_solo(engine, request);
 }
 
@@ -104,6 +104,12 @@ void expect_same(const Reply& got, const Reply& want, const std::string& what) {
   EXPECT_EQ(got.reason, want.reason) << what;
 }
 
+void set_request_switches(Settings& settings, Rng& rng) {
+  for (const Switch& entry : kSwitches) {
+    if (entry.scope == Scope::request) CHECK(settings.set(entry.name, rng.below(2) == 0 ? "off" : "on"));
+  }
+}
+
 // Random worlds: prompts that fork from one another at any offset, any switch settings and chunk size, sent one after
 // another or at once. Every reply equals that of a cold solo run, to the bit.
 TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
@@ -116,8 +122,8 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
                                        .pool_tokens = rng.between(700, 3000)});
     std::vector<std::vector<std::int32_t>> seen{random_prompt(rng, 300)};
     Settings usual;  // most requests of a world agree, or none would find another's prefix
-    for (const Switch& entry : kSwitches)
-      ASSERT_TRUE(usual.set(entry.name, entry.name == "prefix_cache" || rng.below(2) == 0 ? "on" : "off"));
+    set_request_switches(usual, rng);
+    ASSERT_TRUE(usual.set("prefix_cache", "on"));
     std::vector<std::pair<GenerateRequest, std::shared_ptr<WaitingSink>>> sent;
     for (int i = 0; i < 10; ++i) {
       GenerateRequest request;
@@ -132,10 +138,7 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
       request.top_logprobs = 4;
       request.prompt_logprobs = rng.below(5) == 0;
       request.settings = usual;
-      if (rng.below(4) == 0) {
-        for (const Switch& entry : kSwitches)
-          ASSERT_TRUE(request.settings.set(entry.name, rng.below(2) == 0 ? "off" : "on"));
-      }
+      if (rng.below(4) == 0) set_request_switches(request.settings, rng);
       sent.emplace_back(request, send(*runtime, request));
       seen.push_back(request.prompt);
       if (rng.below(3) == 0) continue;
@@ -271,7 +274,10 @@ TEST(Runtime, WhatItCannotServeIsRefusedWithTheNumbers) {
   EXPECT_NE(with({.repetition_penalty = 0}).find("above 0"), std::string::npos);
   EXPECT_NE(with({.logit_bias = {{256, 1.0f}}}).find("vocabulary"), std::string::npos);
   EXPECT_NE(with({.logit_bias = {{1, 101.0f}}}).find("-100 to 100"), std::string::npos);
-  EXPECT_EQ(runtime->stats().rejected, 13u);
+  GenerateRequest other_launch{.prompt = {1}, .max_tokens = 1};
+  ASSERT_TRUE(other_launch.settings.set("kv.fp8", "on"));
+  EXPECT_EQ(refused(other_launch).kind, Rejection::Kind::invalid);
+  EXPECT_EQ(runtime->stats().rejected, 14u);
 }
 
 TEST(Runtime, APlanThatDoesNotFitTheMachineIsRefusedWithTheNumbers) {

@@ -13,7 +13,7 @@ Settings settings(bool on, std::initializer_list<std::string_view> others = {}) 
   Settings settings;
   for (const Switch& entry : kSwitches) {
     const bool other = std::ranges::count(others, entry.name) > 0;
-    CHECK(settings.set(entry.name, on != other ? "on" : "off"));
+    if (entry.scope == Scope::request) CHECK(settings.set(entry.name, on != other ? "on" : "off"));
   }
   return settings;
 }
@@ -25,7 +25,7 @@ class SchedulerTest : public testing::Test {
     auto made = Scheduler::make(model_, std::make_shared<InlineExecutor>(), options);
     ASSERT_TRUE(made) << made.error().message;
     scheduler_ = std::move(*made);
-    solo_ = std::make_unique<Engine>(model_, std::make_shared<InlineExecutor>());
+    solo_ = std::make_unique<Engine>(solo_engine(model_, options));
   }
   GenerateRequest request(std::int64_t prompt, std::int64_t max_tokens, const Settings& settings) {
     return {.prompt = random_ids(model_->config, prompt, rng_),

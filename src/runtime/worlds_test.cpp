@@ -1,5 +1,6 @@
-// Random worlds: crowds, chunks, hits, forks, evictions, preemptions, cancellations, threads and instruction sets under
-// every switch setting change no bit of what a request gives. Each world is played step by step from its seed.
+// Random worlds: crowds, chunks, hits, forks, evictions, preemptions, cancellations, threads and instruction sets
+// change no bit of what a request gives, under every switch setting and on both backends. Each world is played step by
+// step from its seed.
 //
 // The number of worlds is PLUMB_WORLDS, or a small one that suits every build; `ctest -L system` runs 2,000.
 
@@ -53,15 +54,17 @@ class World {
     options_.chunk_tokens = rng_.below(3) == 0 ? 128 : rng_.between(1, 300);
     options_.max_running = static_cast<int>(rng_.between(growing_ ? 2 : 1, 6));
     options_.pool_tokens = options_.max_context_tokens * (growing_ ? 100 : rng_.between(100, 600)) / 100;
-    const std::int64_t tail_bytes = StateLayout(model_->config).tail_floats() * 4;
+    options_.backend = rng_.below(3) == 0 ? Backend::ref : Backend::cpu;
+    if (rng_.below(2) == 0) set_switches(options_.launch, Scope::launch);
+    usual_ = options_.launch;
+    set_switches(usual_, Scope::request);
+    const std::int64_t tail_bytes = StateLayout(model_->config, options_.launch).tail_floats() * 4;
     options_.prefix_bytes = rng_.below(5) == 0 ? rng_.between(0, 6 * tail_bytes) : 64 << 20;
     std::shared_ptr<Executor> executor = std::make_shared<InlineExecutor>();
     if (rng_.below(2) == 0) executor = std::shared_ptr<Executor>(&two_threads, [](Executor*) {});
     auto made = Scheduler::make(model_, executor, options_);
     CHECK(made.has_value());
     scheduler_ = std::move(*made);
-    for (const Switch& entry : kSwitches)
-      CHECK(usual_.set(entry.name, rng_.below(rarely_off(entry.name) ? 6 : 2) == 0 ? "off" : "on"));
   }
 
   // Plays until everything that was sent has ended.
@@ -94,6 +97,12 @@ class World {
     std::shared_ptr<RecordingSink> sink;
     bool cancelled = false;
   };
+
+  void set_switches(Settings& settings, Scope scope) {
+    for (const Switch& entry : kSwitches)
+      if (entry.scope == scope)
+        CHECK(settings.set(entry.name, rng_.below(rarely_off(entry.name) ? 6 : 2) == 0 ? "off" : "on"));
+  }
 
   // A prompt of its own, one that goes on where an earlier request stopped, or one that leaves its tokens at any
   // offset.
@@ -135,8 +144,7 @@ class World {
     request.top_logprobs = static_cast<int>(rng_.between(0, 3));
     request.prompt_logprobs = rng_.below(8) == 0;
     request.settings = usual_;
-    if (rng_.below(8) == 0)
-      for (const Switch& entry : kSwitches) CHECK(request.settings.set(entry.name, rng_.below(2) == 0 ? "off" : "on"));
+    if (rng_.below(8) == 0) set_switches(request.settings, Scope::request);
     ASSERT_FALSE(refuse_request(request, scheduler_->plan(), model_->config.vocab_size));
     auto sink = std::make_shared<RecordingSink>();
     const std::uint64_t id = sent_.size() + 1;
@@ -170,7 +178,7 @@ class World {
 
   void check_replies(Deeds& deeds) {
     force_isa(solo_isa_);
-    Engine engine(model_, std::make_shared<InlineExecutor>());
+    Engine engine = solo_engine(model_, options_);
     for (const Sent& sent : sent_) {
       const Reply& got = sent.sink->reply;
       ++deeds.requests;
