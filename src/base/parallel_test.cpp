@@ -1,6 +1,8 @@
 #include "base/parallel.h"
 
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -49,6 +51,38 @@ TEST(ThreadPool, CallersOnSeveralThreadsTakeTurns) {
     });
   for (std::thread& caller : callers) caller.join();
   for (const std::int64_t sum : sums) EXPECT_EQ(sum, 100 * 64 * 63 / 2);
+}
+
+// Loops of every length right after each other: a thread that is late for one must not take a piece of the next with
+// the wrong body.
+TEST(ThreadPool, ALateThreadDoesNotMixLoops) {
+  ThreadPool pool(4);
+  for (int loop = 0; loop < 3000; ++loop) {
+    const std::int64_t count = 2 + loop % 13;
+    std::vector<int> of_this_loop(static_cast<std::size_t>(count), -1);
+    pool.parallel_for(count, [&, loop](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) of_this_loop[static_cast<std::size_t>(i)] = loop;
+    });
+    for (const int value : of_this_loop) ASSERT_EQ(value, loop);
+  }
+}
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST(ThreadPool, AnIdlePoolUsesNoProcessorTime) {
+  ThreadPool pool(4);
+  std::atomic<int> runs{0};
+  for (int i = 0; i < 5; ++i) {
+    pool.parallel_for(8, [&](std::int64_t begin, std::int64_t end) { runs += static_cast<int>(end - begin); });
+    const double before = processor_seconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_LT(processor_seconds() - before, 0.05);  // three threads that looked on would need up to 0.6
+  }
+  EXPECT_EQ(runs, 40);
 }
 
 }  // namespace

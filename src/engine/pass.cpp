@@ -94,22 +94,28 @@ void Prepared::quantise(const Model& model, const Settings& launch) {
 void RowTensor::resize(std::int64_t rows, std::int64_t width) {
   rows_ = rows;
   width_ = width;
-  data_.resize(static_cast<std::size_t>(rows * width));
+  const auto size = static_cast<std::size_t>(rows * width);
+  if (data_.size() < size) data_.resize(size);
 }
 
-Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
-           const Batch& batch)
+Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend)
     : config_(model.config),
       weights_(model.weights),
       prepared_(prepared),
       layout_(layout),
       executor_(executor),
-      backend_(backend),
-      settings_(*batch.settings) {
+      backend_(backend) {}
+
+void Pass::take(const Batch& batch) {
+  settings_ = *batch.settings;
+  sequences_.clear();
+  tokens_.clear();
+  rows_ = 0;
+  observed_ = false;
   for (const BatchSequence& in : batch.sequences) {
     const auto rows = static_cast<std::int64_t>(in.tokens.size());
     const std::int64_t length = in.state->length;
-    CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout.open_floats());
+    CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout_.open_floats());
     const auto pages = static_cast<std::size_t>((length + rows + kPageTokens - 1) / kPageTokens);
     CHECK(in.state->pages.size() >= pages && in.state->window_pages.size() >= pages);
     for (const OpenSnapshot& snapshot : in.snapshots) {
@@ -123,7 +129,8 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
   }
 }
 
-void Pass::run(View<float, 2> logits) {
+void Pass::run(const Batch& batch, View<float, 2> logits) {
+  take(batch);
   if (rows_ == 0) return;
   fill_table(prepared_.window_frequencies, prepared_.window_angles, window_table_);
   fill_table(prepared_.compressed_frequencies, prepared_.compressed_angles, compressed_table_);

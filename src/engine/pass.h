@@ -45,6 +45,7 @@ struct Prepared {
 /// A tensor of a pass: `width` floats for each row of the batch, in the order of its sequences.
 class RowTensor {
  public:
+  /// Memory is kept when it is more than is needed; what it holds is left over.
   void resize(std::int64_t rows, std::int64_t width);
   std::int64_t width() const { return width_; }
   std::int64_t rows() const { return rows_; }
@@ -62,14 +63,15 @@ class RowTensor {
   std::int64_t width_ = 0;
 };
 
-/// One forward pass over one batch. All working memory is allocated here and freed with it; its size is linear in the
-/// number of rows: index scores, the only tensor that would grow with rows times context, exist for kIndexRows rows at
-/// a time.
+/// One forward pass over one batch at a time. All working memory is here, kept from pass to pass and freed with it; its
+/// size is linear in the number of rows: index scores, the only tensor that would grow with rows times context, exist
+/// for kIndexRows rows at a time.
 class Pass {
  public:
-  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
-       const Batch& batch);
-  void run(View<float, 2> logits);
+  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend);
+  void run(const Batch& batch, View<float, 2> logits);
+  /// Rows of the last pass.
+  std::int64_t rows() const { return rows_; }
 
  private:
   /// Queries whose index scores are stored at one time by one thread.
@@ -94,6 +96,7 @@ class Pass {
     RowTensor k, s;
   };
 
+  void take(const Batch& batch);
   void embed();
   void run_layer(int layer);
   void attention(int layer);
@@ -160,7 +163,7 @@ class Pass {
   const StateLayout& layout_;
   Executor& executor_;
   const Backend backend_;
-  const Settings& settings_;
+  Settings settings_;
   std::vector<Sequence> sequences_;
   std::int64_t rows_ = 0;
   bool observed_ = false;
