@@ -92,6 +92,7 @@ Result<std::string> investigate_blind(const investigator::DemoCase& blind, const
   // A demo may have been interrupted between its deal and its first launch.
   options.resume = blind.resume && investigator::has_journal(blind.case_dir);
   options.limits = args.limits;
+  options.surroundings = blind.surroundings;
   options.progress = investigator::ProgressPrinter(stderr);
   const auto outcome = investigator::investigate(*deployment, options);
   if (!outcome) return tl::unexpected(outcome.error());

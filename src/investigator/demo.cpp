@@ -95,6 +95,10 @@ Result<SealedDeal> seal(const DemoOptions& options, const std::optional<Commitme
   return deal;
 }
 
+std::string how_to_go_on(const DemoOptions& options) {
+  return fmt::format("go on with: plumb demo --case {} --resume", options.case_dir.string());
+}
+
 // The verdict of an earlier run, or a new one; on disk in both cases.
 Result<std::string> reach_verdict(const DemoOptions& options, const Investigation& investigate) {
   if (options.resume && std::filesystem::exists(verdict_file(options))) return read_file(verdict_file(options));
@@ -102,17 +106,23 @@ Result<std::string> reach_verdict(const DemoOptions& options, const Investigatio
   if (!before) return tl::unexpected(before.error());
   auto deal = seal(options, *before);
   if (!deal) return tl::unexpected(deal.error());
+  const auto dealer_lives = [&]() -> Result<void> {
+    if (const auto alive = deal->alive(); !alive) return error("{}; {}", alive.error().message, how_to_go_on(options));
+    return {};
+  };
   const DemoCase blind{.deployment = options.case_dir / "deployment.toml",
                        .case_dir = options.case_dir,
                        .probe_seed = deal->probe_seed(),
-                       .resume = options.resume};
+                       .resume = options.resume,
+                       .surroundings = dealer_lives};
   if (auto written = write_file_durably(blind.deployment, demo_deployment(options, deal->socket())); !written)
     return tl::unexpected(written.error());
   auto verdict = investigate(blind);
   if (!verdict) return verdict;
+  // Before the verdict is there for good: without a dealer the last launches may not have been what they should be.
+  if (auto ended = deal->end(); !ended) return error("{}; {}", ended.error().message, how_to_go_on(options));
   if (auto written = write_file_durably(verdict_file(options), *verdict); !written)
     return tl::unexpected(written.error());
-  if (auto ended = deal->end(); !ended) return tl::unexpected(ended.error());
   return verdict;
 }
 

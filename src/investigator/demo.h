@@ -40,6 +40,8 @@ struct DemoCase {
   std::filesystem::path case_dir;
   std::uint64_t probe_seed = 0;
   bool resume = false;
+  /// Whether the dealer, without which no server starts, still lives. An error says what to do.
+  std::function<Result<void>()> surroundings;
 };
 
 /// Investigates a case blind and returns what `plumb investigate --json` prints.
@@ -55,6 +57,7 @@ struct DemoResult {
 };
 
 /// Seals a plant, investigates, writes verdict.json, and only then opens the envelope and compares.
+/// A dealer that dies meanwhile ends the demo with an error and without a verdict; it can be resumed with another one.
 ///
 /// The envelope lies beside the case folder: <case_dir>.envelope.json. Case files: demo.json (commitment and probe
 /// seed, on disk before the first launch), deployment.toml, verdict.json, result.json, and those of the investigation.

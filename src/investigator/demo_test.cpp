@@ -56,12 +56,13 @@ class Demo : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
 
-  bool dealer_runs() const {
+  int dealer_pid() const {
     std::ifstream file(envelope_of(options.case_dir).string() + ".pid");
     int pid = 0;
     file >> pid;
-    return pid > 0 && ::kill(pid, 0) == 0;
+    return pid;
   }
+  bool dealer_runs() const { return dealer_pid() > 0 && ::kill(dealer_pid(), 0) == 0; }
 
   std::filesystem::path folder;
   DemoOptions options;
@@ -144,6 +145,28 @@ TEST_F(Demo, ResumesTheSameDealUntilThereIsAVerdict) {
   EXPECT_EQ(investigations, 1);
   EXPECT_EQ(*read_file(envelope_of(options.case_dir)), envelope);
   EXPECT_EQ(*read_file(options.case_dir / "demo.json"), promise);
+}
+
+TEST_F(Demo, ADealerThatDiesLeavesNoVerdictAndAnotherGoesOn) {
+  const auto killed = run_demo(options, [&](const DemoCase& blind) -> Result<std::string> {
+    EXPECT_TRUE(blind.surroundings());
+    EXPECT_EQ(::kill(dealer_pid(), SIGKILL), 0);
+    const auto around = blind.surroundings();
+    EXPECT_FALSE(around);
+    EXPECT_NE(around.error().message.find("killed by signal 9"), std::string::npos) << around.error().message;
+    EXPECT_NE(around.error().message.find("--resume"), std::string::npos) << around.error().message;
+    return R"({"verdict": "inconclusive", "culprits": []})";
+  });
+  ASSERT_FALSE(killed);
+  EXPECT_NE(killed.error().message.find("--resume"), std::string::npos) << killed.error().message;
+  EXPECT_FALSE(std::filesystem::exists(options.case_dir / "verdict.json"));
+  options.resume = true;
+  const auto result = run_demo(options, [](const DemoCase& blind) -> Result<std::string> {
+    EXPECT_TRUE(blind.surroundings());
+    return kConfirmedVerdict;
+  });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->match);
 }
 
 TEST_F(Demo, ResumesACaseThatStoppedBeforeItsPromise) {

@@ -464,7 +464,7 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   if (auto done = write_atomically(options.case_dir / kDeployment, options.deployment_toml); !done)
     return tl::unexpected(done.error());
 
-  LaunchedWorld world(plan->deployment, options.case_dir / "logs", {});
+  LaunchedWorld world(plan->deployment, options.case_dir / "logs", {}, options.surroundings);
   auto outcome = run_investigation(*plan, world, *journal, options.progress);
   if (!outcome) return outcome;
   const Case c{*plan, options.deployment_toml, std::move(*outcome), true};

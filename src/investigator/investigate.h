@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -22,6 +23,9 @@ struct InvestigateOptions {
   bool resume = false;                // false: the case must not have a journal yet
   Limits limits;
   ProgressSink progress;  // may be empty
+  /// What the deployment needs besides its own processes. Asked when a launch fails: an error of it is what failed
+  /// then, no fault of the variant, and ends the investigation so that it can be resumed. May be empty.
+  std::function<Result<void>()> surroundings = {};
 };
 
 struct Outcome {

@@ -278,6 +278,30 @@ TEST_F(InvestigateTest, ACaseWithoutATrialIsBegunAnewWithACorrectedFile) {
   }
 }
 
+TEST_F(InvestigateTest, ALaunchThatLacksWhatIsAroundItIsNotBlamed) {
+  Deployment d = plan_.deployment;
+  d.processes[0].command = {"/bin/false"};
+  InvestigateOptions options{
+      .case_dir = folder_ / "case", .deployment_toml = "", .seed = 5, .limits = {}, .progress = {}};
+  options.surroundings = []() -> Result<void> { return error("the dealer has ended; start another"); };
+  for (const bool resume : {false, true}) {
+    options.resume = resume;
+    const auto outcome = investigate(d, options);
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find("the dealer has ended; start another"), std::string::npos)
+        << outcome.error().message;
+  }
+  const auto journal = Journal::open(options.case_dir / "journal.sqlite");
+  ASSERT_TRUE(journal);
+  const auto history = journal->read();
+  ASSERT_EQ(history->launches.size(), 1u);
+  EXPECT_EQ(history->launches[0].status, LaunchRecord::Status::open);
+  // With its surroundings there, the launch is what fails.
+  options.surroundings = []() -> Result<void> { return {}; };
+  options.resume = true;
+  EXPECT_NE(investigate(d, options).error().message.find("no variant launches"), std::string::npos);
+}
+
 TEST_F(InvestigateTest, TheHashOfADeploymentCoversWhatIsLaunchedAndHow) {
   std::set<std::string> hashes{hash_deployment(plan_.deployment)};
   const std::vector<std::function<void(Deployment&)>> changes{

@@ -196,18 +196,33 @@ class Replay {
     stop("inconclusive", "could not be measured: " + last_failure_);
   }
 
-  // Same, tried again once when it failed for no fault of the variant. Null: cannot be launched or judged.
+  static bool all_resolved(const LaunchRecord& launch, const Items& items) {
+    return std::all_of(items.begin(), items.end(), [&](const auto& item) {
+      const TrialRecord* t = trial_of(launch, item);
+      return t != nullptr && t->grade != Grade::infrastructure;
+    });
+  }
+
+  // Same, tried again once when it failed for no fault of the variant, or died with something left to ask: what it
+  // lacks would leave a gap in the coverage. Null: cannot be launched or judged.
   const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items,
                            const std::string& why) {
+    const LaunchRecord* best = nullptr;
     for (int attempt = 1; attempt <= kAttempts; ++attempt) {
       const std::string name = attempt == 1 ? label : fmt::format("{}/retry", label);
+      // Earlier versions took such a launch as it was: a history that went on without another try is left so.
+      if (best != nullptr && history_.find(name) == nullptr && best != &history_.launches.back()) break;
       const LaunchRecord& launch = want_once(name, variant, items, why);
-      if (usable(launch, items)) return &launch;
+      if (usable(launch, items)) {
+        best = &launch;
+        if (launch.status != Status::died || all_resolved(launch, items)) break;
+        continue;
+      }
       last_failure_ = fmt::format("{}: {}{}", describe(plan_.deployment, variant), status_name(launch.status),
                                   launch.message.empty() ? no_answer_of(launch) : ": " + launch.message);
-      if (launch.status == Status::infeasible) return nullptr;
+      if (launch.status == Status::infeasible) break;
     }
-    return nullptr;
+    return best;
   }
 
   static Counts count(const LaunchRecord& launch, const Items& items) {
@@ -975,6 +990,9 @@ class Replay {
     }
   }
 
+  // A request without a reply comes without numbers too, which says nothing about those of the server.
+  static bool answered(const StepRecord& step) { return step.grade != Grade::infrastructure; }
+
   // Whether every step that should find the prefix cache warm did, as deployed.
   bool hits_reported() const {
     for (const Seen& seen : seen_)
@@ -982,7 +1000,7 @@ class Replay {
         for (const TrialRecord& t : seen.launch->trials)
           if (t.item.cell == "hit" && t.wording == findings_.wording)
             for (const StepRecord& s : t.steps)
-              if (s.wants_hit && s.cached_tokens.value_or(0) <= 0) return false;
+              if (s.wants_hit && answered(s) && s.cached_tokens.value_or(0) <= 0) return false;
     return true;
   }
 
@@ -991,7 +1009,8 @@ class Replay {
       for (const TrialRecord& t : seen.launch->trials)
         if (t.item.cell == cell)
           for (const StepRecord& s : t.steps)
-            if (s.prompt_tokens.value_or(s.graded ? -1 : s.expected_tokens) != s.expected_tokens) return false;
+            if (answered(s) && s.prompt_tokens.value_or(s.graded ? -1 : s.expected_tokens) != s.expected_tokens)
+              return false;
     return true;
   }
 

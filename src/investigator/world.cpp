@@ -153,8 +153,11 @@ Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
 }
 
 LaunchedWorld::LaunchedWorld(const Deployment& deployment, std::filesystem::path log_folder,
-                             std::function<void(const std::string&)> log)
-    : deployment_(deployment), log_folder_(std::move(log_folder)), log_(std::move(log)) {
+                             std::function<void(const std::string&)> log, std::function<Result<void>()> surroundings)
+    : deployment_(deployment),
+      log_folder_(std::move(log_folder)),
+      log_(std::move(log)),
+      surroundings_(std::move(surroundings)) {
   CHECK(!deployment.endpoints.empty());
 }
 
@@ -165,7 +168,11 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
   launch_.reset();
   auto launched =
       launch_variant(deployment_, variant, {.log_folder = log_folder_, .launch_id = launch_id, .progress = log_});
-  if (!launched) return tl::unexpected(launched.error());
+  if (!launched) {
+    const auto around = surroundings_ ? surroundings_() : Result<void>{};
+    if (!around) return tl::unexpected(LaunchFailure{LaunchFailure::Kind::environment, around.error().message});
+    return tl::unexpected(launched.error());
+  }
   launch_ = std::move(*launched);
   std::vector<std::string> bodies{deployment_.request.extra};
   for (std::size_t i = 0; i < variant.size(); ++i) {

@@ -52,8 +52,10 @@ class EndpointClient {
 /// The real world: processes of the deployment, HTTP.
 class LaunchedWorld final : public World {
  public:
+  /// `surroundings`, if there: what the launches need besides their own processes; a launch that fails while it has an
+  /// error is an environment failure.
   LaunchedWorld(const Deployment& deployment, std::filesystem::path log_folder,
-                std::function<void(const std::string&)> log);
+                std::function<void(const std::string&)> log, std::function<Result<void>()> surroundings = {});
   ~LaunchedWorld() override;
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
   Reply ask(const Ask& ask, double timeout_s) override;
@@ -65,6 +67,7 @@ class LaunchedWorld final : public World {
   const Deployment& deployment_;
   std::filesystem::path log_folder_;
   std::function<void(const std::string&)> log_;
+  std::function<Result<void>()> surroundings_;
   std::unique_ptr<Launch> launch_;
   std::unique_ptr<EndpointClient> client_;
 };
