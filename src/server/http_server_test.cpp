@@ -389,7 +389,7 @@ TEST_F(HttpServerTest, SwitchesTellSettingCountsAndBudgets) {
     EXPECT_EQ(entry["name"], kSwitches[i].name);
     EXPECT_EQ(entry["setting"], service_.limits.settings.describe(i));
     EXPECT_EQ(entry["by_default"], kSwitches[i].by_default);
-    EXPECT_EQ(entry["scope"], "request");
+    EXPECT_EQ(entry["scope"], kSwitches[i].scope == Scope::request ? "request" : "launch");
     EXPECT_EQ(entry["op_budget"]["bound"], kSwitches[i].op_budget.bound);
     EXPECT_TRUE(entry["counts"]["on"].is_number() && entry["counts"]["off"].is_number());
     EXPECT_EQ(entry["shift"], kSwitches[i].shift);
