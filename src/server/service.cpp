@@ -272,7 +272,7 @@ ApiError encoding_error(std::string message) {
 ApiResult<Service::Impl::Rendered> Service::Impl::render(Conversation conversation, const Settings& settings) {
   auto prompt = encoding.lay_out(std::move(conversation));
   if (!prompt) return tl::unexpected(encoding_error(prompt.error().message));
-  RenderedPrompt text = chosen_side<"chat.incremental_render">(settings, 0, RenderStep{prompt->get(), &rendered_chats});
+  RenderedPrompt text = chosen_side<"chat.incremental_render">(settings, RenderStep{prompt->get(), &rendered_chats});
   return Rendered{std::move(*prompt), std::move(text)};
 }
 
