@@ -29,6 +29,16 @@ struct ThreadPool::Impl {
   bool stop = false;
   std::vector<std::thread> threads;
 
+  // Also of a pool whose last threads the system refused: those that run are ended.
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    work.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   // Takes pieces until none is left. Called and left with the lock held.
   void take_pieces(std::unique_lock<std::mutex>& lock) {
     while (next < pieces) {
@@ -54,17 +64,10 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   CHECK(threads >= 1 && threads <= 256);
-  for (int i = 1; i < threads; ++i) impl_->threads.emplace_back([this] { impl_->worker(); });
+  for (int i = 1; i < threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->worker(); });
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stop = true;
-  }
-  impl_->work.notify_all();
-  for (std::thread& thread : impl_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
 

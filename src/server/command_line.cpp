@@ -4,9 +4,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <iostream>
 #include <limits>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -14,6 +17,7 @@
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "switches/backend.h"
 
@@ -60,6 +64,24 @@ void occupy_standard_streams() {
       (void)::open("/dev/null", number == 2 ? O_WRONLY : O_RDONLY);  // the lowest free number is this one
 }
 
+std::terminate_handler default_terminate = nullptr;
+
+// Memory that runs out in any thread ends the process in one line and with the exit code of every error: a dump of the
+// process tells nobody more.
+[[noreturn]] void end_for_want_of_memory() {
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view kMessage = "plumb: out of memory: give the process more, or ask for less at a time\n";
+    (void)!::write(2, kMessage.data(), kMessage.size());
+    ::_exit(kExitError);
+  } catch (...) {
+    default_terminate();
+  }
+  default_terminate();
+  std::abort();
+}
+
 int parse_and_run(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   const bool help = first == "help";
@@ -99,10 +121,13 @@ CLI::Option* takes_backend(CLI::Option* option) {
 
 int run_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
   occupy_standard_streams();
+  if (default_terminate == nullptr) default_terminate = std::set_terminate(end_for_want_of_memory);
   int code = kExitError;
   std::string reason;
   try {
     code = parse_and_run(app, argc, argv, exit_code);
+  } catch (const std::bad_alloc&) {
+    end_for_want_of_memory();
   } catch (const std::system_error& e) {
     if (std::ferror(stdout) == 0) throw;
     reason = e.code().message();

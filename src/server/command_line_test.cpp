@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
@@ -38,6 +40,22 @@ TEST(CommandLineDeathTest, OutputThatCannotBeWrittenIsAnErrorOfEveryCommand) {
     EXPECT_EXIT(print_to("/dev/full", 0, help), testing::ExitedWithCode(3), "standard output cannot be written");
   // A command that prints nothing does not need it.
   EXPECT_EXIT(print_to(nullptr, 0), testing::ExitedWithCode(1), "^$");
+}
+
+[[noreturn]] void run_out_of_memory(bool in_a_thread) {
+  CLI::App app;
+  int exit_code = 0;
+  app.add_subcommand("say", "")->callback([&] {
+    if (!in_a_thread) throw std::bad_alloc();
+    std::thread([] { throw std::bad_alloc(); }).join();
+  });
+  const char* const argv[] = {"prog", "say"};
+  std::_Exit(run_command_line(app, 2, argv, exit_code));
+}
+
+TEST(CommandLineDeathTest, WantOfMemoryIsOneLineAndTheExitCodeOfErrors) {
+  for (const bool in_a_thread : {false, true})
+    EXPECT_EXIT(run_out_of_memory(in_a_thread), testing::ExitedWithCode(3), "^plumb: out of memory[^\n]*\n$");
 }
 
 }  // namespace
