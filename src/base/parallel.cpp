@@ -48,6 +48,13 @@ struct ThreadPool::Impl {
   int looks = 0;
   std::vector<std::thread> threads;
 
+  // Also of a pool whose last threads the system refused: those that run are ended.
+  ~Impl() {
+    stop.store(true, std::memory_order_release);
+    start_loop(0);
+    for (std::thread& thread : threads) thread.join();
+  }
+
   // The loop that is running. Written before `state` tells of its pieces, and again only after all of them are done, so
   // whoever takes a piece may read it.
   const LoopBody* body = nullptr;
@@ -97,14 +104,10 @@ ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   CHECK(threads >= 1 && threads <= 256);
   // With more threads than processors a thread that looks keeps another from computing.
   impl_->looks = threads <= static_cast<int>(std::thread::hardware_concurrency()) ? kLooks : 0;
-  for (int i = 1; i < threads; ++i) impl_->threads.emplace_back([this] { impl_->worker(); });
+  for (int i = 1; i < threads; ++i) impl_->threads.emplace_back([impl = impl_.get()] { impl->worker(); });
 }
 
-ThreadPool::~ThreadPool() {
-  impl_->stop.store(true, std::memory_order_release);
-  impl_->start_loop(0);
-  for (std::thread& thread : impl_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
 

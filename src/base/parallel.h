@@ -50,7 +50,7 @@ class InlineExecutor final : public Executor {
 /// processor time.
 class ThreadPool final : public Executor {
  public:
-  /// `threads` in [1, 256].
+  /// `threads` in [1, 256]. Throws std::system_error when the system does not give so many.
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

@@ -2,11 +2,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 namespace plumb {
 namespace {
@@ -23,6 +27,25 @@ TEST(ThreadPool, EveryIndexRunsExactlyOnce) {
     }
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need the address space themselves
+TEST(ThreadPoolDeathTest, ThreadsThatTheSystemRefusesAreAnExceptionNotTheEnd) {
+  const auto try_in_little_memory = [] {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(pages) * 4096 + (rlim_t{200} << 20);
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(1);
+    try {
+      const ThreadPool pool(256);
+    } catch (const std::system_error&) {
+      std::_Exit(7);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(try_in_little_memory(), testing::ExitedWithCode(7), "");
+}
+#endif
 
 TEST(ThreadPool, ManyShortLoopsFinish) {
   ThreadPool pool(3);

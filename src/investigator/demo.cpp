@@ -206,6 +206,9 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   if (!*commitment) return error("{}: is missing", commitment_file(options).string());
   const auto planted = open_envelope(envelope_of(options.case_dir), (*commitment)->sha256);
   if (!planted) return tl::unexpected(planted.error());
+  if (options.seed && *options.seed != planted->seed)
+    return error("{}: the case was dealt with seed {}, not {}; resume it without --seed", options.case_dir.string(),
+                 planted->seed, *options.seed);
   const auto comparison = compare_with_planted(*verdict, *planted);
   if (!comparison) return tl::unexpected(comparison.error());
 

@@ -143,6 +143,8 @@ TEST_F(Demo, ResumesTheSameDealUntilThereIsAVerdict) {
   ASSERT_TRUE(run_demo(options, investigate));
   ASSERT_TRUE(run_demo(options, investigate));
   EXPECT_EQ(investigations, 1);
+  options.seed = 13;
+  EXPECT_NE(run_demo(options, investigate).error().message.find("seed 12, not 13"), std::string::npos);
   EXPECT_EQ(*read_file(envelope_of(options.case_dir)), envelope);
   EXPECT_EQ(*read_file(options.case_dir / "demo.json"), promise);
 }

@@ -393,6 +393,9 @@ Result<Journal> open_or_create(const InvestigateOptions& options, const Plan& pl
   if (!has_journal(options.case_dir)) return Journal::create(file, identity);
   auto journal = Journal::open(file);
   if (!journal) return journal;
+  if (options.resume && options.seed && *options.seed != journal->identity().seed)
+    return error("{}: the case was begun with seed {}, not {}; resume it without --seed", options.case_dir.string(),
+                 journal->identity().seed, *options.seed);
   const bool same = journal->identity().deployment_hash == identity.deployment_hash;
   const auto history = journal->read();
   if (!history) return tl::unexpected(history.error());

@@ -19,7 +19,7 @@ struct InvestigateOptions {
   std::filesystem::path case_dir;
   /// The text of the deployment file; copied into the case as deployment.toml.
   std::string deployment_toml;
-  std::optional<std::uint64_t> seed;  // empty: from the operating system; ignored when resuming
+  std::optional<std::uint64_t> seed;  // empty: from the operating system, or the case's when resuming
   bool resume = false;                // false: the case must not have a journal yet
   Limits limits;
   ProgressSink progress;  // may be empty
@@ -37,8 +37,8 @@ struct Outcome {
 /// The whole pipeline: ground, isolation, confirmation, report. Writes into the case folder deployment.toml,
 /// journal.sqlite, logs/, report.md, report.json, reproduce.sh and prompt.json; the folder is locked meanwhile.
 /// A case without a recorded trial is begun anew, also with a corrected deployment file.
-/// Errors: the folder cannot be used (in use by another process, a journal of something else), nothing to resume, bad
-/// deployment, no variant launches or answers (the launch's message; the case can be resumed).
+/// Errors: the folder cannot be used (in use by another process, a journal of something else), nothing to resume, or
+/// with another seed, bad deployment, no variant launches or answers (the launch's message; the case can be resumed).
 Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options);
 
 /// The same in a given world, without case folder: asks `next_step`, runs it, writes the journal, until the end.

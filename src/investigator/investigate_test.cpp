@@ -296,6 +296,9 @@ TEST_F(InvestigateTest, ALaunchThatLacksWhatIsAroundItIsNotBlamed) {
   const auto history = journal->read();
   ASSERT_EQ(history->launches.size(), 1u);
   EXPECT_EQ(history->launches[0].status, LaunchRecord::Status::open);
+  options.seed = 6;
+  EXPECT_NE(investigate(d, options).error().message.find("begun with seed 5, not 6"), std::string::npos);
+  options.seed.reset();
   // With its surroundings there, the launch is what fails.
   options.surroundings = []() -> Result<void> { return {}; };
   options.resume = true;

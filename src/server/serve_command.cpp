@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -180,12 +181,16 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
                   ->capture_default_str(),
               1, kMostConnections);
   takes_whole(app.add_option("--threads", options.threads, "threads that compute; 0: all cores"), 0, kMaxInt);
-  takes_whole(app.add_option("--max-context", options.max_context, "tokens of a request, prompt and completion"), 0,
+  takes_whole(app.add_option("--max-context", options.max_context,
+                             "tokens of a request, prompt and completion; 0: as many as the model's config allows"),
+              0, kMaxInt64);
+  takes_whole(app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass; 0: the default"), 0,
               kMaxInt64);
-  takes_whole(app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass"), 0, kMaxInt64);
-  takes_whole(app.add_option("--max-running", options.max_running, "sequences computed together"), 0, kMaxInt);
-  takes_whole(app.add_option("--max-queue", options.max_queue, "sequences that may wait"), 0, kMaxInt);
-  takes_whole(app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept"), 0, kMaxInt64);
+  takes_whole(app.add_option("--max-running", options.max_running, "sequences computed together; 0: the default"), 0,
+              kMaxInt);
+  takes_whole(app.add_option("--max-queue", options.max_queue, "sequences that may wait; 0: the default"), 0, kMaxInt);
+  takes_whole(app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept; 0: twice the context"),
+              0, kMaxInt64);
 }
 
 Result<Settings> launch_settings(const std::vector<std::string>& sets) {
@@ -205,6 +210,8 @@ int run_serve(const ServeOptions& options, const ModelLoader& load) {
     const auto served = serve(options, load);
     if (served) return kExitClean;
     spdlog::error("{}", served.error().message);
+  } catch (const std::bad_alloc&) {
+    spdlog::error("out of memory: give the process more, or lower --pool-tokens, --max-running or --max-context");
   } catch (const std::exception& e) {
     spdlog::error("{}", e.what());
   }
