@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <iostream>
 #include <limits>
 #include <new>
 #include <string>
@@ -132,7 +131,7 @@ int run_command_line(CLI::App& app, int argc, const char* const* argv, const int
     if (std::ferror(stdout) == 0) throw;
     reason = e.code().message();
   }
-  std::cout.flush();
+  // std::cout keeps nothing back: it writes into the same buffer.
   if (std::fflush(stdout) != 0) reason = std::strerror(errno);
   if (std::ferror(stdout) == 0) return code;
   fmt::print(stderr, "{}: standard output cannot be written{}{}\n", app.get_name(), reason.empty() ? "" : ": ", reason);
