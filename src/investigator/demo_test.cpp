@@ -140,9 +140,17 @@ TEST_F(Demo, ResumesTheSameDealUntilThereIsAVerdict) {
     EXPECT_EQ(*read_file(blind.deployment), deployment);
     return kConfirmedVerdict;
   };
-  ASSERT_TRUE(run_demo(options, investigate));
-  ASSERT_TRUE(run_demo(options, investigate));
+  const auto first = run_demo(options, investigate);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_TRUE(first->resumed);
+  const std::string record = *read_file(options.case_dir / "result.json");
+  const auto again = run_demo(options, investigate);
+  ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(investigations, 1);
+  EXPECT_EQ(*read_file(options.case_dir / "result.json"), record) << "the record of a finished demo stays";
+  EXPECT_EQ(again->seconds, first->seconds);
+  EXPECT_EQ(again->json, first->json);
+  EXPECT_EQ(again->commitment, sha256_hex(envelope));
   EXPECT_EQ(*read_file(envelope_of(options.case_dir)), envelope);
   EXPECT_EQ(*read_file(options.case_dir / "demo.json"), promise);
 }
