@@ -75,6 +75,10 @@ int run_command_line(CLI::App& app, int argc, const char* const* argv, const int
     fmt::print("{}", command == nullptr ? app.help() : command->help());
     return kExitClean;
   }
+  app.failure_message([&](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("{}: {}; {}{}{} --help explains\n", app.get_name(), e.what(), app.get_name(),
+                       command == nullptr ? "" : " ", command == nullptr ? "" : command->get_name());
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
