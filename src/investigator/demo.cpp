@@ -126,6 +126,19 @@ Result<std::string> reach_verdict(const DemoOptions& options, const Investigatio
   return verdict;
 }
 
+std::filesystem::path result_file(const DemoOptions& options) { return options.case_dir / "result.json"; }
+
+// The seconds that a finished demo recorded; empty when it is not finished.
+std::optional<double> recorded_seconds(const DemoOptions& options) {
+  std::error_code ignored;
+  if (!options.resume || !std::filesystem::exists(result_file(options), ignored)) return std::nullopt;
+  const auto text = read_file(result_file(options));
+  if (!text) return std::nullopt;
+  const auto json = ordered_json::parse(*text, nullptr, false);
+  if (!json.is_object() || !json.contains("seconds") || !json["seconds"].is_number()) return std::nullopt;
+  return json["seconds"].get<double>();
+}
+
 ordered_json planted_json(const Planted& planted) {
   return {{"kind", planted.kind},
           {"form", planted.form},
@@ -198,6 +211,7 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   const auto started = std::chrono::steady_clock::now();
   if (auto valid = check_options(options); !valid) return tl::unexpected(valid.error());
   if (auto prepared = prepare_case(options); !prepared) return tl::unexpected(prepared.error());
+  const bool begun = options.resume && std::filesystem::exists(commitment_file(options));
   const auto verdict = reach_verdict(options, investigate);
   if (!verdict) return tl::unexpected(verdict.error());
 
@@ -213,15 +227,19 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   if (!comparison) return tl::unexpected(comparison.error());
 
   DemoResult result{.planted = *planted, .match = comparison->match, .exit_code = comparison->exit_code};
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  result.commitment = (*commitment)->sha256;
+  result.resumed = begun;
+  const auto recorded = recorded_seconds(options);
+  result.seconds = recorded.value_or(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
   auto json = ordered_json::parse(*verdict);
   result.verdict = json.at("verdict");
   json["planted"] = planted_json(*planted);
   json["match"] = result.match;
   json["seconds"] = result.seconds;
   result.json = json.dump(2) + "\n";
-  if (auto written = write_file_durably(options.case_dir / "result.json", result.json); !written)
-    return tl::unexpected(written.error());
+  if (!recorded)
+    if (auto written = write_file_durably(result_file(options), result.json); !written)
+      return tl::unexpected(written.error());
   return result;
 }
 

@@ -52,7 +52,9 @@ struct DemoResult {
   std::string verdict;
   Planted planted;
   bool match = false;
-  double seconds = 0;  // of this run
+  double seconds = 0;      // of the run that reached the verdict
+  std::string commitment;  // the envelope's SHA-256, which was checked
+  bool resumed = false;    // an earlier run had begun the case
   int exit_code = 3;
 };
 
@@ -61,6 +63,7 @@ struct DemoResult {
 ///
 /// The envelope lies beside the case folder: <case_dir>.envelope.json. Case files: demo.json (commitment and probe
 /// seed, on disk before the first launch), deployment.toml, verdict.json, result.json, and those of the investigation.
+/// Resuming a finished demo opens and compares again and leaves its result.json as it is.
 Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate);
 
 /// The envelope of a case: beside its folder, however the folder is written.

@@ -16,13 +16,6 @@ constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr std::size_t kMaxMessage = 500;  // of a server's error text kept in a record
 
-std::string merge(const std::vector<std::string>& bodies) {
-  Json merged = Json::object();
-  for (const std::string& body : bodies)
-    if (const Json parsed = Json::parse(body, nullptr, false); parsed.is_object()) merged.merge_patch(parsed);
-  return merged.empty() ? std::string() : merged.dump();
-}
-
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : std::string(); }
 
 std::string error_text(const std::string& body) {
@@ -54,6 +47,22 @@ std::optional<std::string> chat_text(const Json& choice) {
 }
 
 }  // namespace
+
+std::vector<std::string> request_bodies(const Deployment& deployment, const Variant& variant) {
+  std::vector<std::string> bodies{deployment.request.extra};
+  for (std::size_t i = 0; i < variant.size(); ++i) {
+    const SwitchSpec& spec = deployment.switches[i];
+    bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
+  }
+  return bodies;
+}
+
+std::string merge_bodies(const std::vector<std::string>& bodies) {
+  Json merged = Json::object();
+  for (const std::string& body : bodies)
+    if (const Json parsed = Json::parse(body, nullptr, false); parsed.is_object()) merged.merge_patch(parsed);
+  return merged.empty() ? std::string() : merged.dump();
+}
 
 std::string request_body(const Ask& ask, const std::string& model, const RequestSpec& request,
                          const std::string& merged_body) {
@@ -114,7 +123,7 @@ EndpointClient::EndpointClient(const EndpointSpec& endpoint, const std::string& 
                                const std::vector<std::string>& bodies)
     : endpoint_(endpoint),
       request_(request),
-      merged_body_(merge(bodies)),
+      merged_body_(merge_bodies(bodies)),
       headers_(endpoint.headers),
       client_(url, kAskTimeoutS),
       model_(endpoint.model) {
@@ -133,6 +142,17 @@ std::string EndpointClient::model(double timeout_s) {
       j["data"][0].contains("id"))
     model_ = text_of(j["data"][0]["id"]);
   return model_;
+}
+
+World::ServedModel EndpointClient::served_model() {
+  constexpr double kTimeoutS = 5;
+  World::ServedModel served{.name = model(kTimeoutS), .hash = {}};
+  client_.set_timeout(kTimeoutS);
+  const auto reply = client_.get("/server_info");
+  if (!reply || reply->status != 200) return served;
+  if (const Json j = Json::parse(reply->body, nullptr, false); j.is_object() && j.contains("model_hash"))
+    served.hash = text_of(j["model_hash"]).substr(0, kMaxMessage);
+  return served;
 }
 
 Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
@@ -174,13 +194,10 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
     return tl::unexpected(launched.error());
   }
   launch_ = std::move(*launched);
-  std::vector<std::string> bodies{deployment_.request.extra};
-  for (std::size_t i = 0; i < variant.size(); ++i) {
-    const SwitchSpec& spec = deployment_.switches[i];
-    bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
-  }
   client_ = std::make_unique<EndpointClient>(deployment_.endpoints.front(), launch_->urls().front(),
-                                             deployment_.request, bodies);
+                                             deployment_.request, request_bodies(deployment_, variant));
+  // Once: a variant serves the same weights.
+  if (served_model_.name.empty()) served_model_ = client_->served_model();
   return launch_->ready_s();
 }
 

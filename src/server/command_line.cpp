@@ -91,6 +91,10 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv, const int& e
     fmt::print("{}", command == nullptr ? app.help() : command->help());
     return kExitClean;
   }
+  app.failure_message([&](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("{}: {}; {}{}{} --help explains\n", app.get_name(), e.what(), app.get_name(),
+                       command == nullptr ? "" : " ", command == nullptr ? "" : command->get_name());
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
