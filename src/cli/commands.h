@@ -28,6 +28,7 @@ void add_golden_command(CLI::App& app, int& exit_code);
 void add_generate_command(CLI::App& app, int& exit_code);
 void add_tokenize_command(CLI::App& app, int& exit_code);
 void add_switches_command(CLI::App& app, int& exit_code);
+void add_bench_command(CLI::App& app, int& exit_code);
 
 /// Prints "plumb: <message>" to stderr and returns kError.
 int fail(std::string_view message);

@@ -202,8 +202,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
               0, kMaxInt64);
 }
 
-Result<Settings> launch_settings(const std::vector<std::string>& sets) {
-  Settings settings = Settings::defaults();
+Result<Settings> launch_settings(const std::vector<std::string>& sets, Settings settings) {
   for (const std::string& set : sets) {
     const std::size_t equals = set.find('=');
     if (equals == std::string::npos) return error("--set {}: write NAME=on, NAME=off or NAME=on@LAYERS", set);

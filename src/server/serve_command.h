@@ -42,8 +42,8 @@ struct ServeOptions {
 /// Adds the argument and options of `serve` to a subcommand.
 void add_serve_options(CLI::App& app, ServeOptions& options);
 
-/// The launch settings: the defaults, then each NAME=VALUE. Errors: a form that does not parse, an unknown switch.
-Result<Settings> launch_settings(const std::vector<std::string>& sets);
+/// `settings`, then each NAME=VALUE. Errors: a form that does not parse, an unknown switch.
+Result<Settings> launch_settings(const std::vector<std::string>& sets, Settings settings = Settings::defaults());
 
 /// What a model folder became.
 struct ServedModel {

@@ -1,0 +1,151 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "runtime/bench.h"
+#include "server/command_line.h"
+#include "server/serve_command.h"
+
+namespace plumb::cli {
+namespace {
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kMostBatch = 4096;
+constexpr int kMostRepeats = 1000;
+
+struct BenchArgs {
+  std::string what;
+  std::string backend = "cpu";
+  std::vector<std::string> sets;
+  bool json = false;
+  std::optional<std::int64_t> tokens, batch;
+  BenchOptions options;
+};
+
+nlohmann::ordered_json machine_json(const BenchMachine& machine) {
+  return {{"isa", machine.isa},
+          {"threads", machine.threads},
+          {"gflops", machine.operations_per_second / 1e9},
+          {"read_bytes", machine.read_bytes},
+          {"read_gb_per_s", machine.bytes_per_second / 1e9}};
+}
+
+void print_machine(const BenchMachine& machine) {
+  fmt::print("machine: {} threads, {}: {:.0f} GFLOP/s f32, {:.0f} GB/s from {:.1f} MB\n", machine.threads, machine.isa,
+             machine.operations_per_second / 1e9, machine.bytes_per_second / 1e9,
+             static_cast<double>(machine.read_bytes) / 1e6);
+}
+
+void print_result(const BenchResult& result, bool json) {
+  if (json) {
+    nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+    for (const BenchRun& run : result.runs)
+      runs.push_back({{"seconds", run.seconds}, {"processor_seconds", run.processor_seconds}});
+    fmt::print("{}\n", nlohmann::ordered_json{{"bench", result.what},
+                                              {"tokens", result.tokens},
+                                              {"tokens_per_second", result.best()},
+                                              {"median_tokens_per_second", result.median()},
+                                              {"tokens_per_processor_second", result.per_processor_second()},
+                                              {"limit_tokens_per_second", result.limit},
+                                              {"limited_by", result.limited_by},
+                                              {"ratio", result.best() / result.limit},
+                                              {"machine", machine_json(result.machine)},
+                                              {"runs", runs}}
+                           .dump(2));
+    return;
+  }
+  print_machine(result.machine);
+  fmt::print("{}: {:.0f} tok/s ({} runs of {} tokens; median {:.0f}; {:.0f} a processor second)\n", result.what,
+             result.best(), result.runs.size(), result.tokens, result.median(), result.per_processor_second());
+  fmt::print("limit: {:.0f} tok/s by {}; ratio {:.2f}\n", result.limit, result.limited_by,
+             result.best() / result.limit);
+}
+
+void print_ops(const OpsResult& result, bool json) {
+  if (json) {
+    nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+    for (const OpResult& op : result.ops)
+      ops.push_back({{"op", op.name},
+                     {"seconds", op.seconds},
+                     {"gflops", op.operations / op.seconds / 1e9},
+                     {"gb_per_s", op.bytes / op.seconds / 1e9},
+                     {"limit_seconds", op.limit_seconds},
+                     {"ratio", op.limit_seconds / op.seconds}});
+    fmt::print("{}\n",
+               nlohmann::ordered_json{
+                   {"bench", "op"}, {"rows", result.rows}, {"machine", machine_json(result.machine)}, {"ops", ops}}
+                   .dump(2));
+    return;
+  }
+  print_machine(result.machine);
+  fmt::print("{} rows\n{:<34} {:>10} {:>9} {:>8} {:>10} {:>6}\n", result.rows, "op", "us", "GFLOP/s", "GB/s",
+             "limit us", "ratio");
+  for (const OpResult& op : result.ops)
+    fmt::print("{:<34} {:>10.2f} {:>9.1f} {:>8.1f} {:>10.2f} {:>6.2f}\n", op.name, op.seconds * 1e6,
+               op.operations / op.seconds / 1e9, op.bytes / op.seconds / 1e9, op.limit_seconds * 1e6,
+               op.limit_seconds / op.seconds);
+}
+
+int run_bench(BenchArgs args) {
+  const auto backend = parse_backend(args.backend);
+  if (!backend) return fail(backend.error().message);
+  args.options.backend = *backend;
+  const auto settings = server::launch_settings(args.sets, Settings());
+  if (!settings) return fail(settings.error().message);
+  args.options.settings = *settings;
+  args.options.tokens = args.tokens.value_or(args.what == "decode" ? 256 : 2048);
+  args.options.batch = args.batch.value_or(args.what == "op" ? 128 : 1);
+  if (args.what == "op") {
+    const auto result = bench_ops(args.options);
+    if (!result) return fail(result.error().message);
+    print_ops(*result, args.json);
+    return kClean;
+  }
+  const auto result = args.what == "decode" ? bench_decode(args.options) : bench_prefill(args.options);
+  if (!result) return fail(result.error().message);
+  print_result(*result, args.json);
+  return kClean;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("bench", "tokens a second of a checkpoint, beside the limit of this machine");
+  auto args = std::make_shared<BenchArgs>();
+  command->add_option("WHAT", args->what, "prefill, decode, or op: the ops one by one")
+      ->required()
+      ->check(CLI::Validator(
+          [](const std::string& what) {
+            return what == "prefill" || what == "decode" || what == "op" ? std::string()
+                                                                         : std::string("must be prefill, decode or op");
+          },
+          "", ""));
+  command->add_option("MODEL", args->options.model, "folder of the checkpoint")->required();
+  server::takes_whole(
+      command->add_option("--tokens", args->tokens, "of the prompt (2048), or there before decoding starts (256)"), 1,
+      kMostTokens);
+  server::takes_whole(command->add_option("--batch", args->batch, "sequences (1); op: rows of one call (128)"), 1,
+                      kMostBatch);
+  server::takes_whole(
+      command->add_option("--chunk", args->options.chunk, "prompt tokens of one pass; 0: all")->capture_default_str(),
+      0, kMostTokens);
+  server::takes_whole(command->add_option("--threads", args->options.threads, "threads that compute; 0: all cores"), 0,
+                      256);
+  server::takes_whole(
+      command->add_option("--repeats", args->options.repeats, "runs that are timed")->capture_default_str(), 1,
+      kMostRepeats);
+  server::takes_backend(
+      command->add_option("--backend", args->backend, "who computes: cpu or ref")->capture_default_str());
+  command->add_option("--set", args->sets, "a switch: NAME=on|off[@LAYERS]; may be repeated; all others are off")
+      ->allow_extra_args(false);
+  command->add_flag("--json", args->json, "print one JSON document");
+  command->callback([args, &exit_code] { exit_code = run_bench(*args); });
+}
+
+}  // namespace plumb::cli
