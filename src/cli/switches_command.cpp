@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/switches_check.h"
+#include "server/command_line.h"
 #include "switches/switches.h"
 
 namespace plumb::cli {
@@ -69,7 +71,17 @@ void add_switches_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", *json, "print one JSON document");
   auto markdown = std::make_shared<bool>(false);
   command->add_flag("--markdown", *markdown, "print docs/switches.md")->excludes("--json");
-  command->callback([json, markdown, &exit_code] {
+  auto check = std::make_shared<SwitchCheckArgs>();
+  auto* model =
+      command->add_option("--check", check->model, "folder of a checkpoint: measure how far each switch moves it");
+  model->excludes("--markdown");
+  server::takes_backend(command->add_option("--backend", check->backend, "who computes the check")->needs(model));
+  command->callback([json, markdown, check, model, &exit_code] {
+    if (model->count() > 0) {
+      check->json = *json;
+      exit_code = run_switch_check(*check);
+      return;
+    }
     *json ? print_json() : *markdown ? print_markdown() : print_text();
     exit_code = kClean;
   });

@@ -52,6 +52,12 @@ class Refusals(unittest.TestCase):
         self.assertLess(len(err), 1000, args)
         return err
 
+    def test_a_switch_check_needs_a_checkpoint(self):
+        self.refused("switches", "--check", self.folder / "none", says="none")
+        self.refused("switches", "--check", ROOT / "phantom", "--markdown", says="--markdown")
+        self.refused("switches", "--check", ROOT / "phantom", "--backend", "gpu", says="cpu or ref")
+        self.refused("switches", "--backend", "ref", says="--check")
+
     def test_nothing_but_a_regular_file_is_replaced(self):
         fifo, folder, link = self.folder / "fifo", self.folder / "folder", self.folder / "link"
         os.mkfifo(fifo)
