@@ -133,6 +133,8 @@ void Metrics::Impl::append_generator(const GeneratorStats& stats, std::vector<Fa
   push("plumb_num_requests_waiting", "sequences in the queue", Type::Gauge, number(stats.waiting));
   push("plumb_kv_pages_used", "pages that hold state", Type::Gauge, number(stats.pages_used));
   push("plumb_kv_pages_total", "pages planned at start", Type::Gauge, number(stats.pages_total));
+  push("plumb_kv_window_pages_used", "pages that hold the windows of running sequences", Type::Gauge,
+       number(stats.window_pages_used));
   push("plumb_kv_pages_cached", "pages of stored prefixes, shared ones included", Type::Gauge,
        number(stats.pages_cached));
   push("plumb_num_requests_preempted", "sequences moved out for older ones", Type::Gauge, number(stats.preempted));
