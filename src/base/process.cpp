@@ -81,8 +81,9 @@ Result<void> check_strings(const Command& command) {
                          int report) {
   setpgid(0, 0);
   // Moved above the numbers that dup2 is about to overwrite.
-  in = fcntl(in, F_DUPFD_CLOEXEC, 3), out = fcntl(out, F_DUPFD_CLOEXEC, 3), err = fcntl(err, F_DUPFD_CLOEXEC, 3);
-  bool ready = dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2;
+  const bool moved = (in = fcntl(in, F_DUPFD_CLOEXEC, 3)) >= 0 && (out = fcntl(out, F_DUPFD_CLOEXEC, 3)) >= 0 &&
+                     (err = fcntl(err, F_DUPFD_CLOEXEC, 3)) >= 0;
+  bool ready = moved && dup2(in, 0) == 0 && dup2(out, 1) == 1 && dup2(err, 2) == 2;
   for (const int descriptor : inherited) ready = ready && fcntl(descriptor, F_SETFD, 0) == 0;
   sigset_t none;
   sigemptyset(&none);

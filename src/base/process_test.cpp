@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,6 +91,24 @@ TEST(Process, TheGroupGoesWithTheChild) {
   }
   for (int i = 0; i < 500 && kill(-leader, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_NE(kill(-leader, 0), 0);
+}
+
+TEST(Process, TooFewDescriptorsAreCalledSo) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = dup(0);
+  ASSERT_GE(lowest, 0);
+  close(lowest);
+  // From none at all to enough: pipes and copies of the child run out of them one after another.
+  for (int more = 0; more < 6; ++more) {
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(lowest + more);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const auto child = ChildProcess::start({{"true"}, {}, ""});
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_TRUE(child || child.error().message.find("Too many open files") != std::string::npos)
+        << more << ": " << child.error().message;
+  }
 }
 
 TEST(Process, OnlyTheDescriptorsThatWereGivenAreInherited) {

@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "cli/case_options.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "engine/state.h"
 #include "investigator/demo.h"
 #include "investigator/investigate.h"
@@ -92,23 +93,26 @@ Result<std::string> investigate_blind(const investigator::DemoCase& blind, const
   // A demo may have been interrupted between its deal and its first launch.
   options.resume = blind.resume && investigator::has_journal(blind.case_dir);
   options.limits = args.limits;
+  options.surroundings = blind.surroundings;
   options.progress = investigator::ProgressPrinter(stderr);
   const auto outcome = investigator::investigate(*deployment, options);
   if (!outcome) return tl::unexpected(outcome.error());
-  if (!args.json) fmt::print("\n{}", investigator::summary(*outcome));
+  if (!args.json)
+    fmt::print("\n{}", investigator::summary(
+                           *outcome, investigator::go_on_command(blind.case_dir, outcome->findings, args.limits)));
   return investigator::verdict_json(outcome->findings.verdict);
 }
 
 void print_result(const investigator::DemoResult& result, const fs::path& case_dir) {
   const investigator::Planted& planted = result.planted;
-  fmt::print("\nopened: the envelope's sha256 is the one above\n");
+  fmt::print("\nopened: the envelope's sha256 is {}, as it was sealed\n", result.commitment);
   if (planted.kind == "none")
     fmt::print("planted: nothing\n");
   else
     fmt::print("planted: {} ({}) on the on side of {}, seed {}\n", planted.kind, planted.form, planted.host,
                planted.seed);
-  fmt::print("verdict: {}; {} ({:.0f} s)\n", result.verdict, result.match ? "it matches" : "it does not match",
-             result.seconds);
+  fmt::print("verdict: {}; {} ({:.0f} s{})\n", result.verdict, result.match ? "it matches" : "it does not match",
+             result.seconds, result.resumed ? " of the run that reached it" : "");
   fmt::print("report: {}\n", (case_dir / "report.md").string());
 }
 
@@ -121,6 +125,8 @@ int run_demo_command(const Args& args) {
   };
   options->warn = [](const std::string& line) { fmt::print(stderr, "plumb: {}\n", line); };
   options->say(fmt::format("case: {}", options->case_dir.string()));
+  say_on_interrupt(
+      fmt::format("plumb: interrupted; go on with: plumb demo --case {} --resume\n", options->case_dir.string()));
   const auto result = investigator::run_demo(
       *options, [&args](const investigator::DemoCase& blind) { return investigate_blind(blind, args); });
   if (!result) return fail(result.error().message);

@@ -2,10 +2,12 @@
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "base/durable_file.h"
 #include "cli/case_options.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "investigator/report.h"
 #include "server/command_line.h"
 
@@ -47,11 +49,15 @@ int run(const Args& args) {
   options.resume = args.resume;
   options.limits = args.limits;
   options.progress = investigator::ProgressPrinter(stderr);
+  say_on_interrupt(fmt::format("plumb: interrupted; go on with: plumb investigate {} --case {} --resume\n",
+                               args.deployment, args.case_dir));
   const auto outcome = investigator::investigate(*deployment, options);
   if (!outcome) return fail(outcome.error().message);
   const std::string out =
       args.json ? investigator::verdict_json(outcome->findings.verdict)
-                : investigator::summary(*outcome) + "report: " + (options.case_dir / "report.md").string() + "\n";
+                : investigator::summary(*outcome,
+                                        investigator::go_on_command(options.case_dir, outcome->findings, args.limits)) +
+                      "report: " + (options.case_dir / "report.md").string() + "\n";
   std::fputs(out.c_str(), stdout);
   return outcome->findings.verdict.exit_code();
 }

@@ -2,9 +2,11 @@
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "cli/case_options.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "investigator/report.h"
 
 namespace plumb::cli {
@@ -17,11 +19,15 @@ struct Args {
 };
 
 int run(const Args& args) {
+  say_on_interrupt(fmt::format("plumb: interrupted; go on with: plumb isolate {}\n", args.case_dir));
   const auto resumed = investigator::resume_case(args.case_dir, args.limits, investigator::ProgressPrinter(stderr));
   if (!resumed) return fail(resumed.error().message);
   const investigator::Verdict& verdict = resumed->outcome.findings.verdict;
-  std::fputs((args.json ? investigator::verdict_json(verdict) : investigator::summary(resumed->outcome)).c_str(),
-             stdout);
+  const std::string out = args.json
+                              ? investigator::verdict_json(verdict)
+                              : investigator::summary(resumed->outcome, resumed->go_on) +
+                                    "report: " + (std::filesystem::path(args.case_dir) / "report.md").string() + "\n";
+  std::fputs(out.c_str(), stdout);
   return verdict.exit_code();
 }
 

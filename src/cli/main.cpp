@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/version.h"
 #include "cli/commands.h"
 #include "server/command_line.h"
 
@@ -9,7 +10,7 @@ int main(int argc, char** argv) try {
   using namespace plumb::cli;
   CLI::App app{"Plumb finds out why an LLM server lost the thread, and serves DeepSeek-V4."};
   app.name("plumb");
-  app.set_version_flag("--version", "0.1.0");
+  app.set_version_flag("--version", plumb::kPlumbVersion);
   app.require_subcommand(1);
   app.footer("Exit codes: 0 clean, 1 fault or difference found, 2 inconclusive or not covered, 3 usage or tool error.");
 

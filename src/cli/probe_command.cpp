@@ -1,7 +1,10 @@
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "investigator/probe_run.h"
@@ -23,7 +26,17 @@ struct Args {
 
 bool is_url(const std::string& text) { return text.find("://") != std::string::npos; }
 
+// "127.0.0.1:8000", "localhost:8000/v1": a URL that lacks its scheme.
+bool is_url_without_scheme(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  return !is_url(text) && colon != std::string::npos && colon > 0 && colon + 1 < text.size() &&
+         std::isdigit(static_cast<unsigned char>(text[colon + 1])) != 0 && !std::filesystem::exists(text);
+}
+
 int run(Args& args) {
+  for (const std::string& target : args.targets)
+    if (is_url_without_scheme(target))
+      return fail("'" + target + "' is no file; for a running server write http://" + target);
   if (args.targets.size() == 1 && !is_url(args.targets[0])) {
     auto deployment = investigator::load_deployment(args.targets[0]);
     if (!deployment) return fail(deployment.error().message);
@@ -50,8 +63,14 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<Args>();
   CLI::App* command = app.add_subcommand("probe", "context-fidelity probes alone; a CI gate");
   command->add_option("target", args->targets, "URL [URL_B], or a deployment file")->required()->expected(1, 2);
-  command->add_option("--suite", args->options.suite, "short, needle, boundary, turns, hit, repetition or all")
-      ->capture_default_str();
+  std::string suites;
+  std::string explained = "Probes:\n";
+  for (const investigator::Probe& probe : investigator::probes()) {
+    suites += std::string(probe.name) + ", ";
+    explained += fmt::format("  {:<10}  {}\n", probe.name, probe.asks);
+  }
+  command->footer(explained + "docs/probes.md says what each sends and what a right answer is.");
+  command->add_option("--suite", args->options.suite, suites + "or all")->capture_default_str();
   server::takes_whole(
       command->add_option("--lengths", args->options.lengths, "of the needle probe, in tokens")->delimiter(','), 1,
       kMaxLength);

@@ -7,6 +7,11 @@
 #include "ops/sparse_attention/sparse_attention.h"
 
 namespace plumb {
+namespace {
+
+constexpr std::int64_t kRowsKept = 1024;  // rows of a pass whose memory is kept
+
+}  // namespace
 
 struct Engine::Impl {
   Impl(std::shared_ptr<const Model> m, std::shared_ptr<Executor> e, Backend b, const Settings& s)
@@ -23,6 +28,7 @@ struct Engine::Impl {
   Settings launch;
   StateLayout layout;
   Prepared prepared;
+  std::unique_ptr<Pass> pass;  // its memory is used again by the next one
 };
 
 Engine::Engine(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend,
@@ -49,7 +55,12 @@ std::int64_t Engine::logits_rows(const Batch& batch) {
 
 void Engine::forward(const Batch& batch, View<float, 2> logits) {
   CHECK(batch.settings->agrees_at_launch(impl_->launch));
-  Pass(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, impl_->backend, batch).run(logits);
+  if (impl_->pass == nullptr)
+    impl_->pass =
+        std::make_unique<Pass>(*impl_->model, impl_->prepared, impl_->layout, *impl_->executor, impl_->backend);
+  impl_->pass->run(batch, logits);
+  // A long prompt computed in one pass needs much that no chunk needs again.
+  if (impl_->pass->rows() > kRowsKept) impl_->pass.reset();
 }
 
 }  // namespace plumb

@@ -7,10 +7,10 @@
 #include "engine/pass_rows.h"
 #include "ops/embed/embed.h"
 #include "ops/head/head.h"
-#include "ops/hyper_connection/hyper_connection.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope.h"
 #include "ops/rope_stored/rope_stored.h"
+#include "tensor/formats.h"
 
 namespace plumb {
 namespace {
@@ -24,6 +24,21 @@ std::vector<double> frequencies(const ModelConfig& config, const RopeProfile& pr
                            .original_max_positions = profile.original_max_positions,
                            .beta_fast = profile.beta_fast,
                            .beta_slow = profile.beta_slow});
+}
+
+Projection rounded_to_bf16(const Projection& weight) {
+  Projection rounded(weight.view().extents());
+  const auto from = weight.view().span();
+  const auto to = rounded.mutable_view().span();
+  std::transform(from.begin(), from.end(), to.begin(), round_to_bf16);
+  return rounded;
+}
+
+// The sides of mhc.bf16_mix as hc_pre takes them.
+template <Backend On>
+auto* mix_side(bool bf16) {
+  return bf16 ? +[](const HcMix& a) { on_side<"mhc.bf16_mix">(On, a); }
+              : +[](const HcMix& a) { off_side<"mhc.bf16_mix">(On, a); };
 }
 
 std::vector<double> all_angles(const ModelConfig& config, std::span<const double> frequencies) {
@@ -44,6 +59,7 @@ Prepared::Prepared(const Model& model, const Settings& launch)
     for (const MlpWeights& expert : layer.moe.experts) experts.push_back(mlp_view(expert));
     routed.push_back(std::move(experts));
     shared.push_back(mlp_view(layer.moe.shared));
+    fn_bf16.push_back({rounded_to_bf16(layer.attention_hc.fn), rounded_to_bf16(layer.moe_hc.fn)});
   }
   quantise(model, launch);
   if (launch.on(switch_index("rope.table"))) {
@@ -78,22 +94,28 @@ void Prepared::quantise(const Model& model, const Settings& launch) {
 void RowTensor::resize(std::int64_t rows, std::int64_t width) {
   rows_ = rows;
   width_ = width;
-  data_.resize(static_cast<std::size_t>(rows * width));
+  const auto size = static_cast<std::size_t>(rows * width);
+  if (data_.size() < size) data_.resize(size);
 }
 
-Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
-           const Batch& batch)
+Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend)
     : config_(model.config),
       weights_(model.weights),
       prepared_(prepared),
       layout_(layout),
       executor_(executor),
-      backend_(backend),
-      settings_(*batch.settings) {
+      backend_(backend) {}
+
+void Pass::take(const Batch& batch) {
+  settings_ = *batch.settings;
+  sequences_.clear();
+  tokens_.clear();
+  rows_ = 0;
+  observed_ = false;
   for (const BatchSequence& in : batch.sequences) {
     const auto rows = static_cast<std::int64_t>(in.tokens.size());
     const std::int64_t length = in.state->length;
-    CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout.open_floats());
+    CHECK(rows > 0 && length >= 0 && static_cast<std::int64_t>(in.state->open.size()) == layout_.open_floats());
     const auto pages = static_cast<std::size_t>((length + rows + kPageTokens - 1) / kPageTokens);
     CHECK(in.state->pages.size() >= pages && in.state->window_pages.size() >= pages);
     for (const OpenSnapshot& snapshot : in.snapshots) {
@@ -107,7 +129,8 @@ Pass::Pass(const Model& model, const Prepared& prepared, const StateLayout& layo
   }
 }
 
-void Pass::run(View<float, 2> logits) {
+void Pass::run(const Batch& batch, View<float, 2> logits) {
+  take(batch);
   if (rows_ == 0) return;
   fill_table(prepared_.window_frequencies, prepared_.window_angles, window_table_);
   fill_table(prepared_.compressed_frequencies, prepared_.compressed_angles, compressed_table_);
@@ -156,37 +179,44 @@ void Pass::run_layer(int layer) {
   const LayerWeights& weights = layer_weights(layer);
   const bool sliding = layer_config(layer).attention == AttentionKind::sliding;
   table_ = sliding ? &window_table_ : &compressed_table_;
-  hc_pre(weights.attention_hc, "attn_hc", layer);
+  const std::array<Projection, 2>& fn_bf16 = prepared_.fn_bf16[static_cast<std::size_t>(layer)];
+  hc_pre(weights.attention_hc, fn_bf16[0], "attn_hc", layer);
   rms_norm(collapsed_, weights.attention.norm.view(), normed_);
   show(layer, "attn_norm_out", normed_, {config_.hidden_size});
   attention(layer);
   show(layer, "attn_out", y_, {config_.hidden_size});
-  hc_post();
-  hc_pre(weights.moe_hc, "ffn_hc", layer);
+  hc_post(layer);
+  hc_pre(weights.moe_hc, fn_bf16[1], "ffn_hc", layer);
   rms_norm(collapsed_, weights.moe.norm.view(), normed_);
   show(layer, "ffn_norm_out", normed_, {config_.hidden_size});
   moe(layer);
   show(layer, "mlp_out", y_, {config_.hidden_size});
-  hc_post();
+  hc_post(layer);
   show(layer, "out_streams", streams_, {config_.hc_mult, config_.hidden_size});
 }
 
-void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
+void Pass::hc_pre(const HyperConnection& weights, const Projection& fn_bf16, const char* port, int layer) {
   const std::int64_t n = config_.hc_mult;
   post_.resize(rows_, n);
   comb_.resize(rows_, n * n);
   collapsed_.resize(rows_, config_.hidden_size);
+  const bool bf16 = settings_.use(switch_index("mhc.bf16_mix"), layer);
+  const bool fused = settings_.use(switch_index("mhc.fused"), layer);
+  const auto product = backend_ == Backend::ref ? mix_side<Backend::ref>(bf16) : mix_side<Backend::cpu>(bf16);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    op<&hc_pre_ref>()({.streams = streams_.view(begin, end, n),
-                       .fn = weights.fn.view(),
-                       .base = weights.base.view(),
-                       .scale = weights.scale.view(),
-                       .eps = config_.rms_norm_eps,
-                       .hc_eps = config_.hc_eps,
-                       .iters = config_.hc_sinkhorn_iters,
-                       .post = post_.view(begin, end),
-                       .comb = comb_.view(begin, end, n),
-                       .collapsed = collapsed_.view(begin, end)});
+    const HcPre pre{.streams = streams_.view(begin, end, n),
+                    .fn = weights.fn.view(),
+                    .base = weights.base.view(),
+                    .scale = weights.scale.view(),
+                    .eps = config_.rms_norm_eps,
+                    .hc_eps = config_.hc_eps,
+                    .iters = config_.hc_sinkhorn_iters,
+                    .post = post_.view(begin, end),
+                    .comb = comb_.view(begin, end, n),
+                    .collapsed = collapsed_.view(begin, end),
+                    .fn_bf16 = fn_bf16.view(),
+                    .product = product};
+    hc_step(fused, {.pre = &pre});
   });
   if (!observed_) return;
   show(layer, fmt::format("{}.post", port).c_str(), post_, {n});
@@ -194,14 +224,23 @@ void Pass::hc_pre(const HyperConnection& weights, const char* port, int layer) {
   show(layer, fmt::format("{}.collapsed", port).c_str(), collapsed_, {config_.hidden_size});
 }
 
-void Pass::hc_post() {
+void Pass::hc_post(int layer) {
   const std::int64_t n = config_.hc_mult;
+  const bool fused = settings_.use(switch_index("mhc.fused"), layer);
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    op<&hc_post_ref>()({.y = y_.view(begin, end),
-                        .post = post_.view(begin, end),
-                        .comb = comb_.view(begin, end, n),
-                        .streams = streams_.view(begin, end, n)});
+    const HcPost post{.y = y_.view(begin, end),
+                      .post = post_.view(begin, end),
+                      .comb = comb_.view(begin, end, n),
+                      .streams = streams_.view(begin, end, n)};
+    hc_step(fused, {.post = &post});
   });
+}
+
+void Pass::hc_step(bool fused, const HcStep& step) {
+  if (fused)
+    on_side<"mhc.fused">(backend_, step);
+  else
+    off_side<"mhc.fused">(backend_, step);
 }
 
 void Pass::head(View<float, 2> logits) {

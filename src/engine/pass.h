@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -9,6 +10,7 @@
 #include "engine/engine.h"
 #include "ops/experts/experts.h"
 #include "ops/experts_nvfp4/experts_nvfp4.h"
+#include "ops/hyper_connection_fused/hyper_connection_fused.h"
 #include "ops/linear/linear.h"
 #include "ops/linear_fp8/linear_fp8.h"
 #include "ops/stored_rows/stored_rows.h"
@@ -29,6 +31,8 @@ struct Prepared {
   std::vector<Fp8Projections> fp8;           // [layer]; empty matrices where linear.fp8 is off
   std::vector<std::vector<Nvfp4Mlp>> nvfp4;  // [layer][expert]; no experts where moe.nvfp4_experts is off
 
+  // fn of the attention's and the experts' site, rounded to bf16.
+  std::vector<std::array<Projection, 2>> fn_bf16;         // [layer]
   std::vector<std::vector<GatedMlp>> routed;              // [layer][expert]
   std::vector<GatedMlp> shared;                           // [layer]
   std::vector<double> window_frequencies, window_angles;  // angles [positions, rope_dim/2, 2], or empty
@@ -41,6 +45,7 @@ struct Prepared {
 /// A tensor of a pass: `width` floats for each row of the batch, in the order of its sequences.
 class RowTensor {
  public:
+  /// Memory is kept when it is more than is needed; what it holds is left over.
   void resize(std::int64_t rows, std::int64_t width);
   std::int64_t width() const { return width_; }
   std::int64_t rows() const { return rows_; }
@@ -58,14 +63,15 @@ class RowTensor {
   std::int64_t width_ = 0;
 };
 
-/// One forward pass over one batch. All working memory is allocated here and freed with it; its size is linear in the
-/// number of rows: index scores, the only tensor that would grow with rows times context, exist for kIndexRows rows at
-/// a time.
+/// One forward pass over one batch at a time. All working memory is here, kept from pass to pass and freed with it; its
+/// size is linear in the number of rows: index scores, the only tensor that would grow with rows times context, exist
+/// for kIndexRows rows at a time.
 class Pass {
  public:
-  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend,
-       const Batch& batch);
-  void run(View<float, 2> logits);
+  Pass(const Model& model, const Prepared& prepared, const StateLayout& layout, Executor& executor, Backend backend);
+  void run(const Batch& batch, View<float, 2> logits);
+  /// Rows of the last pass.
+  std::int64_t rows() const { return rows_; }
 
  private:
   /// Queries whose index scores are stored at one time by one thread.
@@ -90,6 +96,7 @@ class Pass {
     RowTensor k, s;
   };
 
+  void take(const Batch& batch);
   void embed();
   void run_layer(int layer);
   void attention(int layer);
@@ -106,8 +113,9 @@ class Pass {
   void moe(int layer);
   void route(int layer, double scaling);
   void head(View<float, 2> logits);
-  void hc_pre(const HyperConnection& weights, const char* port, int layer);
-  void hc_post();
+  void hc_pre(const HyperConnection& weights, const Projection& fn_bf16, const char* port, int layer);
+  void hc_post(int layer);
+  void hc_step(bool fused, const HcStep& step);
   void linear(RowTensor& x, const Projection& weight, RowTensor& out);
   // The same where linear.fp8 chooses which of the two weights is used.
   void linear(int layer, RowTensor& x, const Projection& weight, const Fp8Matrix& fp8, RowTensor& out);
@@ -155,7 +163,7 @@ class Pass {
   const StateLayout& layout_;
   Executor& executor_;
   const Backend backend_;
-  const Settings& settings_;
+  Settings settings_;
   std::vector<Sequence> sequences_;
   std::int64_t rows_ = 0;
   bool observed_ = false;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
@@ -66,17 +67,29 @@ Result<std::uint64_t> parse_seed(const std::string& line) {
   return seed;
 }
 
+// As std::filesystem looks for it.
+std::string named_temporary_folder() {
+  for (const char* name : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"})
+    if (const char* folder = std::getenv(name)) return folder;
+  return "/tmp";
+}
+
 // A folder of this user alone, one for each envelope so that a resumed case finds the same path, locked by one dealer.
 class SocketFolder {
  public:
   static Result<SocketFolder> lock(const std::filesystem::path& envelope) {
     const std::string id = sha256_hex(std::filesystem::absolute(envelope).lexically_normal().string()).substr(0, 12);
     const std::string name = fmt::format("plumb-{}-{}", ::getuid(), id);
-    SocketFolder folder(std::filesystem::temp_directory_path() / name);
+    std::error_code failed;
+    const auto temporary = std::filesystem::temp_directory_path(failed);
+    if (failed) return error("TMPDIR is {}, which is no folder: set it to one", named_temporary_folder());
+    SocketFolder folder(temporary / name);
     if (folder.socket().size() >= sizeof(sockaddr_un::sun_path)) folder.path_ = std::filesystem::path("/tmp") / name;
     for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
       if (auto made = folder.make(); !made) return tl::unexpected(made.error());
       Descriptor lock(::open(folder.lock_file().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      if (lock.get() < 0 && errno != ENOENT)
+        return error("{}: cannot be opened: {}", folder.lock_file(), std::strerror(errno));
       // The one before us may have removed file and folder between our open and our lock; then the name is gone.
       struct stat opened{};
       struct stat named{};
@@ -199,6 +212,10 @@ Result<Sealed> seal(const DealerOptions& options, std::span<const Plant> table, 
                    sha256_hex(*text), options.commitment);
     auto deal = parse_envelope(*text);
     if (!deal) return error("{}: {}", options.envelope.string(), deal.error().message);
+    const auto given = parse_seed(seed_line);
+    if (!given) return tl::unexpected(given.error());
+    if (!seed_line.empty() && *given != deal->seed)
+      return error("{}: sealed with another seed than {}; resume it without --seed", options.envelope.string(), *given);
     return Sealed{*deal, *text};
   }
   const auto seed = parse_seed(seed_line);

@@ -250,6 +250,29 @@ TEST(Dealer, RefusesAChangedEnvelope) {
   EXPECT_NE(result.error().message.find("was changed"), std::string::npos);
 }
 
+TEST(Dealer, RefusesToResumeWithAnotherSeed) {
+  const Folder folder;
+  const auto path = folder.path / "e";
+  (void)RunningDealer({.envelope = path}, "7").end();
+  RunningDealer other({.envelope = path, .resume = true}, "8");
+  const auto result = other.end();
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("another seed than 8"), std::string::npos) << result.error().message;
+  RunningDealer same({.envelope = path, .resume = true}, "7");
+  EXPECT_TRUE(same.end());
+}
+
+TEST(Dealer, NamesTheVariableOfATemporaryFolderThatIsNotThere) {
+  const Folder folder;
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("TMPDIR", "/no/such/folder", 1);
+  const auto result = RunningDealer({.envelope = folder.path / "e"}, "7").end();
+  kept.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", kept.c_str(), 1);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("TMPDIR is /no/such/folder"), std::string::npos) << result.error().message;
+}
+
 TEST(Dealer, RefusesSeedsThatAreNoNumbers) {
   const Folder folder;
   for (const char* seed : {"x", "-1", "7 ", "18446744073709551616"}) {

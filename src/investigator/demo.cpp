@@ -95,6 +95,10 @@ Result<SealedDeal> seal(const DemoOptions& options, const std::optional<Commitme
   return deal;
 }
 
+std::string how_to_go_on(const DemoOptions& options) {
+  return fmt::format("go on with: plumb demo --case {} --resume", options.case_dir.string());
+}
+
 // The verdict of an earlier run, or a new one; on disk in both cases.
 Result<std::string> reach_verdict(const DemoOptions& options, const Investigation& investigate) {
   if (options.resume && std::filesystem::exists(verdict_file(options))) return read_file(verdict_file(options));
@@ -102,18 +106,37 @@ Result<std::string> reach_verdict(const DemoOptions& options, const Investigatio
   if (!before) return tl::unexpected(before.error());
   auto deal = seal(options, *before);
   if (!deal) return tl::unexpected(deal.error());
+  const auto dealer_lives = [&]() -> Result<void> {
+    if (const auto alive = deal->alive(); !alive) return error("{}; {}", alive.error().message, how_to_go_on(options));
+    return {};
+  };
   const DemoCase blind{.deployment = options.case_dir / "deployment.toml",
                        .case_dir = options.case_dir,
                        .probe_seed = deal->probe_seed(),
-                       .resume = options.resume};
+                       .resume = options.resume,
+                       .surroundings = dealer_lives};
   if (auto written = write_file_durably(blind.deployment, demo_deployment(options, deal->socket())); !written)
     return tl::unexpected(written.error());
   auto verdict = investigate(blind);
   if (!verdict) return verdict;
+  // Before the verdict is there for good: without a dealer the last launches may not have been what they should be.
+  if (auto ended = deal->end(); !ended) return error("{}; {}", ended.error().message, how_to_go_on(options));
   if (auto written = write_file_durably(verdict_file(options), *verdict); !written)
     return tl::unexpected(written.error());
-  if (auto ended = deal->end(); !ended) return tl::unexpected(ended.error());
   return verdict;
+}
+
+std::filesystem::path result_file(const DemoOptions& options) { return options.case_dir / "result.json"; }
+
+// The seconds that a finished demo recorded; empty when it is not finished.
+std::optional<double> recorded_seconds(const DemoOptions& options) {
+  std::error_code ignored;
+  if (!options.resume || !std::filesystem::exists(result_file(options), ignored)) return std::nullopt;
+  const auto text = read_file(result_file(options));
+  if (!text) return std::nullopt;
+  const auto json = ordered_json::parse(*text, nullptr, false);
+  if (!json.is_object() || !json.contains("seconds") || !json["seconds"].is_number()) return std::nullopt;
+  return json["seconds"].get<double>();
 }
 
 ordered_json planted_json(const Planted& planted) {
@@ -128,7 +151,10 @@ ordered_json planted_json(const Planted& planted) {
 }  // namespace
 
 std::filesystem::path envelope_of(const std::filesystem::path& case_dir) {
-  return case_dir.lexically_normal().string() + ".envelope.json";
+  // "case/" and "case/." name the folder that "case" names; what is appended to them would lie in it.
+  std::filesystem::path folder = case_dir.lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return folder.string() + ".envelope.json";
 }
 
 std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket) {
@@ -185,6 +211,7 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   const auto started = std::chrono::steady_clock::now();
   if (auto valid = check_options(options); !valid) return tl::unexpected(valid.error());
   if (auto prepared = prepare_case(options); !prepared) return tl::unexpected(prepared.error());
+  const bool begun = options.resume && std::filesystem::exists(commitment_file(options));
   const auto verdict = reach_verdict(options, investigate);
   if (!verdict) return tl::unexpected(verdict.error());
 
@@ -193,19 +220,26 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   if (!*commitment) return error("{}: is missing", commitment_file(options).string());
   const auto planted = open_envelope(envelope_of(options.case_dir), (*commitment)->sha256);
   if (!planted) return tl::unexpected(planted.error());
+  if (options.seed && *options.seed != planted->seed)
+    return error("{}: the case was dealt with seed {}, not {}; resume it without --seed", options.case_dir.string(),
+                 planted->seed, *options.seed);
   const auto comparison = compare_with_planted(*verdict, *planted);
   if (!comparison) return tl::unexpected(comparison.error());
 
   DemoResult result{.planted = *planted, .match = comparison->match, .exit_code = comparison->exit_code};
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  result.commitment = (*commitment)->sha256;
+  result.resumed = begun;
+  const auto recorded = recorded_seconds(options);
+  result.seconds = recorded.value_or(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
   auto json = ordered_json::parse(*verdict);
   result.verdict = json.at("verdict");
   json["planted"] = planted_json(*planted);
   json["match"] = result.match;
   json["seconds"] = result.seconds;
   result.json = json.dump(2) + "\n";
-  if (auto written = write_file_durably(options.case_dir / "result.json", result.json); !written)
-    return tl::unexpected(written.error());
+  if (!recorded)
+    if (auto written = write_file_durably(result_file(options), result.json); !written)
+      return tl::unexpected(written.error());
   return result;
 }
 

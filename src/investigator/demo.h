@@ -40,6 +40,8 @@ struct DemoCase {
   std::filesystem::path case_dir;
   std::uint64_t probe_seed = 0;
   bool resume = false;
+  /// Whether the dealer, without which no server starts, still lives. An error says what to do.
+  std::function<Result<void>()> surroundings;
 };
 
 /// Investigates a case blind and returns what `plumb investigate --json` prints.
@@ -50,17 +52,21 @@ struct DemoResult {
   std::string verdict;
   Planted planted;
   bool match = false;
-  double seconds = 0;  // of this run
+  double seconds = 0;      // of the run that reached the verdict
+  std::string commitment;  // the envelope's SHA-256, which was checked
+  bool resumed = false;    // an earlier run had begun the case
   int exit_code = 3;
 };
 
 /// Seals a plant, investigates, writes verdict.json, and only then opens the envelope and compares.
+/// A dealer that dies meanwhile ends the demo with an error and without a verdict; it can be resumed with another one.
 ///
 /// The envelope lies beside the case folder: <case_dir>.envelope.json. Case files: demo.json (commitment and probe
 /// seed, on disk before the first launch), deployment.toml, verdict.json, result.json, and those of the investigation.
+/// Resuming a finished demo opens and compares again and leaves its result.json as it is.
 Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& investigate);
 
-/// The envelope of a case.
+/// The envelope of a case: beside its folder, however the folder is written.
 std::filesystem::path envelope_of(const std::filesystem::path& case_dir);
 
 /// The deployment file of a demo: one server, one switch a line, the dealer's socket in its environment.

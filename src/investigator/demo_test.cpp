@@ -56,12 +56,13 @@ class Demo : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
 
-  bool dealer_runs() const {
+  int dealer_pid() const {
     std::ifstream file(envelope_of(options.case_dir).string() + ".pid");
     int pid = 0;
     file >> pid;
-    return pid > 0 && ::kill(pid, 0) == 0;
+    return pid;
   }
+  bool dealer_runs() const { return dealer_pid() > 0 && ::kill(dealer_pid(), 0) == 0; }
 
   std::filesystem::path folder;
   DemoOptions options;
@@ -90,6 +91,19 @@ TEST_F(Demo, CommitsBeforeItInvestigatesAndOpensTheEnvelopeAfterTheVerdict) {
   EXPECT_EQ(json.at("match"), true);
   EXPECT_GE(json.at("seconds"), 0);
   EXPECT_FALSE(dealer_runs());
+}
+
+TEST_F(Demo, TheEnvelopeLiesBesideTheCaseHoweverItsFolderIsWritten) {
+  for (const char* name : {"/w/c", "/w/c/", "/w/c//", "/w/./c/.", "/w/a/../c/", "/w/c/d/..", "/w//c/./"})
+    EXPECT_EQ(envelope_of(name), "/w/c.envelope.json") << name;
+  EXPECT_EQ(envelope_of("c/"), "c.envelope.json");
+  const auto investigate = [](const DemoCase&) -> Result<std::string> { return error("stopped"); };
+  options.case_dir = folder / "case/";
+  ASSERT_FALSE(run_demo(options, investigate));
+  EXPECT_TRUE(std::filesystem::exists(folder / "case.envelope.json"));
+  options.case_dir = folder / "case";
+  options.resume = true;
+  EXPECT_TRUE(run_demo(options, [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; }));
 }
 
 TEST_F(Demo, RefusesAnEnvelopeThatChangedMeanwhile) {
@@ -126,11 +140,43 @@ TEST_F(Demo, ResumesTheSameDealUntilThereIsAVerdict) {
     EXPECT_EQ(*read_file(blind.deployment), deployment);
     return kConfirmedVerdict;
   };
-  ASSERT_TRUE(run_demo(options, investigate));
-  ASSERT_TRUE(run_demo(options, investigate));
+  const auto first = run_demo(options, investigate);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_TRUE(first->resumed);
+  const std::string record = *read_file(options.case_dir / "result.json");
+  const auto again = run_demo(options, investigate);
+  ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(investigations, 1);
+  EXPECT_EQ(*read_file(options.case_dir / "result.json"), record) << "the record of a finished demo stays";
+  EXPECT_EQ(again->seconds, first->seconds);
+  EXPECT_EQ(again->json, first->json);
+  EXPECT_EQ(again->commitment, sha256_hex(envelope));
+  options.seed = 13;
+  EXPECT_NE(run_demo(options, investigate).error().message.find("seed 12, not 13"), std::string::npos);
   EXPECT_EQ(*read_file(envelope_of(options.case_dir)), envelope);
   EXPECT_EQ(*read_file(options.case_dir / "demo.json"), promise);
+}
+
+TEST_F(Demo, ADealerThatDiesLeavesNoVerdictAndAnotherGoesOn) {
+  const auto killed = run_demo(options, [&](const DemoCase& blind) -> Result<std::string> {
+    EXPECT_TRUE(blind.surroundings());
+    EXPECT_EQ(::kill(dealer_pid(), SIGKILL), 0);
+    const auto around = blind.surroundings();
+    EXPECT_FALSE(around);
+    EXPECT_NE(around.error().message.find("killed by signal 9"), std::string::npos) << around.error().message;
+    EXPECT_NE(around.error().message.find("--resume"), std::string::npos) << around.error().message;
+    return R"({"verdict": "inconclusive", "culprits": []})";
+  });
+  ASSERT_FALSE(killed);
+  EXPECT_NE(killed.error().message.find("--resume"), std::string::npos) << killed.error().message;
+  EXPECT_FALSE(std::filesystem::exists(options.case_dir / "verdict.json"));
+  options.resume = true;
+  const auto result = run_demo(options, [](const DemoCase& blind) -> Result<std::string> {
+    EXPECT_TRUE(blind.surroundings());
+    return kConfirmedVerdict;
+  });
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_TRUE(result->match);
 }
 
 TEST_F(Demo, ResumesACaseThatStoppedBeforeItsPromise) {

@@ -299,6 +299,30 @@ ProcessSpec read_process(Table in) {
   return process;
 }
 
+// A header as HTTP allows it: a request with another one would fail each time it is sent.
+void read_headers(Table& in, EndpointSpec& endpoint) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";  // of a token, besides letters and digits (RFC 9110, 5.6.2)
+  in.text_map("headers", endpoint.headers);
+  const auto* table = in.toml().get_as<toml::table>("headers");
+  if (table == nullptr) return;
+  for (const auto& [key, value] : *table) {
+    const std::string name(key.str());
+    const std::string& text = endpoint.headers[name];
+    const bool token = std::all_of(name.begin(), name.end(), [&](unsigned char c) {
+      return (c < 0x80 && std::isalnum(c) != 0) || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+    std::string lower = name;
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (!token)
+      in.reader().refuse(key.source(), fmt::format("header \"{}\": a name is letters, digits and {}", name, kMarks));
+    else if (std::any_of(text.begin(), text.end(), control))
+      in.reader().refuse(key.source(), fmt::format("header {} holds a control character", name));
+    else if (lower == "content-length" || lower == "transfer-encoding")
+      in.reader().refuse(key.source(), fmt::format("header {} is plumb's own: it says how long a request is", name));
+  }
+}
+
 EndpointSpec read_endpoint(Table in, std::size_t index) {
   EndpointSpec endpoint;
   in.reader().remember(fmt::format("endpoint {}", index), in.toml().source());
@@ -306,11 +330,7 @@ EndpointSpec read_endpoint(Table in, std::size_t index) {
   in.choice("api", {"completions", "chat"}, endpoint.api);
   in.text("model", endpoint.model);
   in.text("key_env", endpoint.key_env);
-  in.text_map("headers", endpoint.headers);
-  for (const auto& [name, value] : endpoint.headers)
-    for (const unsigned char c : name + value)
-      if (c < 0x20 || c == 0x7f)
-        in.reader().refuse(in.toml().source(), fmt::format("header {} holds a control character", name));
+  read_headers(in, endpoint);
   in.integer("max_in_flight", 1, 1024, endpoint.max_in_flight);
   in.later("role", "requests go to every endpoint alike");
   in.later("requests_per_min", "use max_in_flight");

@@ -1,5 +1,6 @@
 #include "investigator/deployment.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -146,6 +147,17 @@ std::string minimal(const std::string& process = "", const std::string& endpoint
 std::string message_of(const std::string& text) {
   const auto parsed = parse_deployment(text, "d.toml");
   return parsed ? "accepted" : parsed.error().message;
+}
+
+TEST(Deployment, HeadersThatNoRequestMayHoldAreRefusedWithTheirLine) {
+  for (const char* bad : {"\"X Y\" = \"b\"", "\"X:\" = \"b\"", "\"X\\u00e9\" = \"b\"", "X = \"a\\nb\"",
+                          "Content-length = \"1\"", "Transfer-Encoding = \"chunked\""}) {
+    const std::string text = minimal("", std::string("headers = {") + bad + "}\n");
+    const std::string line = std::to_string(
+        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("headers")), '\n'));
+    EXPECT_EQ(message_of(text).rfind("d.toml:" + line + ": header ", 0), 0u) << bad << ": " << message_of(text);
+  }
+  EXPECT_EQ(message_of(minimal("", "headers = {X-A_1 = \"b c\", Host = \"h\"}\n")), "accepted");
 }
 
 TEST(Deployment, UnknownKeysAreRefusedWithFileLineAndWhatIsKnown) {

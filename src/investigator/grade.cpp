@@ -114,7 +114,7 @@ Graded grade_without_code(std::string_view content, const Reply& reply) {
   if (has_any(text, kDenials)) return {Grade::wrong, "denial"};
   if (has_any(text, kRefusals)) return {Grade::refused, "refusal"};
   if (reply.finish_reason == "length") return {Grade::no_answer, "length limit"};
-  return {Grade::wrong, "none"};
+  return {Grade::wrong, "no code"};
 }
 
 }  // namespace

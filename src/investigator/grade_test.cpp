@@ -45,7 +45,7 @@ TEST(Grade, ClassesReplies) {
       {"K7-24-QX", "stop", Grade::wrong, "two characters off"},
       {"P1-33-ZZ", "stop", Grade::wrong, "unknown code"},
       {"k7-42-qx", "stop", Grade::wrong, "unknown code"},
-      {"the lazy dog", "stop", Grade::wrong, "none"},
+      {"the lazy dog", "stop", Grade::wrong, "no code"},
       {"This is your first message.", "stop", Grade::wrong, "denial"},
       {"I don\xe2\x80\x99t have that code.", "stop", Grade::wrong, "denial"},
       {"I'm sorry, I can't help with that.", "stop", Grade::refused, "refusal"},
@@ -56,7 +56,7 @@ TEST(Grade, ClassesReplies) {
       {"Q1-23-45 Q1-23-45 Q1-23-45 Q1-23-45 Q1-23-45", "length", Grade::no_answer, "loop"},
       {"zzzzzzzzzzzzzzzzzzz", "length", Grade::no_answer, "loop"},
       {"well let me think about it for", "length", Grade::no_answer, "length limit"},
-      {"K7", "stop", Grade::wrong, "none"},
+      {"K7", "stop", Grade::wrong, "no code"},
   };
   for (const Case& c : cases) {
     const Graded g = grade_reply(says(c.text, c.finish), ask());

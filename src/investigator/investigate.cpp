@@ -1,6 +1,7 @@
 #include "investigator/investigate.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -29,6 +30,8 @@ constexpr int kMostGround = 6;
 constexpr int kUsualConfirmation = 6;
 
 constexpr const char* kDeployment = "deployment.toml";
+constexpr const char* kEnvironment = "environment.json";
+constexpr const char* kDemo = "demo.json";
 
 // Exclusive use of a case folder, until the process ends or this is destroyed.
 class CaseLock {
@@ -193,7 +196,7 @@ class Driver {
     const int total = done_ + static_cast<int>(missing(wanted).size());
     Progress p{.kind = Progress::Kind::launch, .label = wanted.label, .text = wanted.why};
     p.variant = describe(plan_.deployment, wanted.variant);
-    why_ = wanted.why;
+    wanted_ = wanted;
     p.total = total;
     p.done = done_;
     p.right = right_;
@@ -270,12 +273,33 @@ class Driver {
     return ready.has_value();
   }
 
+  // What the launch answered to the question it was made for; "" for none, or when its trials are not all answered.
+  std::string judged() {
+    const Wanted::Judgement& j = wanted_.judgement;
+    if (j.threshold == 0) return {};
+    int failures = 0;
+    for (std::size_t i = 0; i < j.judged; ++i) {
+      const auto& trials = record().trials;
+      const auto it = std::find_if(trials.begin(), trials.end(), [&](const TrialRecord& t) {
+        return t.item == wanted_.items[i].first && t.wording == wanted_.items[i].second;
+      });
+      if (it == trials.end() || it->grade == Grade::infrastructure) return {};
+      failures += is_failure(it->grade) ? 1 : 0;
+    }
+    return failures >= j.threshold ? j.failing : j.passing;
+  }
+
   Result<void> close(Status status, const std::string& message) {
     CHECK(open_ == &record());
     open_ = nullptr;
     record().status = status;
     record().message = message;
-    tell({.kind = Progress::Kind::launch_end, .label = record().label, .text = why_, .right = right_, .done = done_});
+    tell({.kind = Progress::Kind::launch_end,
+          .label = record().label,
+          .text = wanted_.why,
+          .answer = judged(),
+          .right = right_,
+          .done = done_});
     // Before the stop, so that a kill during a slow stop does not reopen the launch.
     if (auto written = journal_.put_launch(record(), elapsed()); !written) return written;
     return world_.stop();
@@ -288,7 +312,7 @@ class Driver {
   Shape shape_;
   History history_;
   LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
-  std::string why_;
+  Wanted wanted_;
   double begin_s_ = 0;
   int right_ = 0;
   int done_ = 0;
@@ -393,6 +417,9 @@ Result<Journal> open_or_create(const InvestigateOptions& options, const Plan& pl
   if (!has_journal(options.case_dir)) return Journal::create(file, identity);
   auto journal = Journal::open(file);
   if (!journal) return journal;
+  if (options.resume && options.seed && *options.seed != journal->identity().seed)
+    return error("{}: the case was begun with seed {}, not {}; resume it without --seed", options.case_dir.string(),
+                 journal->identity().seed, *options.seed);
   const bool same = journal->identity().deployment_hash == identity.deployment_hash;
   const auto history = journal->read();
   if (!history) return tl::unexpected(history.error());
@@ -438,6 +465,25 @@ TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Sha
   return t;
 }
 
+namespace {
+
+// The environment a case was begun in, as its folder has it; nothing where it has none that can be read.
+std::optional<Environment> environment_of(const std::filesystem::path& case_dir) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(case_dir / kEnvironment, ignored)) return std::nullopt;
+  const auto text = read_file(case_dir / kEnvironment);
+  if (!text) return std::nullopt;
+  const auto environment = parse_environment(*text);
+  return environment ? std::optional(*environment) : std::nullopt;
+}
+
+Result<void> keep_environment(const std::filesystem::path& case_dir, const Environment& environment) {
+  if (environment_of(case_dir) == environment) return {};
+  return write_atomically(case_dir / kEnvironment, environment_json(environment));
+}
+
+}  // namespace
+
 Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress) {
   return Driver(plan, world, journal, progress).run();
 }
@@ -464,15 +510,47 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   if (auto done = write_atomically(options.case_dir / kDeployment, options.deployment_toml); !done)
     return tl::unexpected(done.error());
 
-  LaunchedWorld world(plan->deployment, options.case_dir / "logs", {});
+  Environment environment = environment_of(options.case_dir).value_or(environment_here());
+  if (auto done = keep_environment(options.case_dir, environment); !done) return tl::unexpected(done.error());
+
+  LaunchedWorld world(plan->deployment, options.case_dir / "logs", {}, options.surroundings);
   auto outcome = run_investigation(*plan, world, *journal, options.progress);
+  if (const World::ServedModel served = world.served_model(); !served.name.empty()) {
+    environment.model = served.name;
+    environment.model_hash = served.hash;
+    if (auto done = keep_environment(options.case_dir, environment); !done) return tl::unexpected(done.error());
+  }
   if (!outcome) return outcome;
-  const Case c{*plan, options.deployment_toml, std::move(*outcome), true};
+  std::string go_on;
+  if (!outcome->findings.budget.empty()) go_on = go_on_command(options.case_dir, outcome->findings, options.limits);
+  const Case c{*plan, options.deployment_toml, std::move(*outcome), true, environment, go_on};
   if (auto done = write_reports(options.case_dir, c); !done) return tl::unexpected(done.error());
   return c.outcome;
 }
 
+std::string go_on_command(const std::filesystem::path& case_dir, const Findings& findings, const Limits& limits) {
+  const auto quoted = [](const std::string& text) {
+    const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char ch) {
+      return std::isalnum(ch) != 0 ||
+             std::string_view("/._-+:@%").find(static_cast<char>(ch)) != std::string_view::npos;
+    });
+    if (plain && !text.empty()) return text;
+    std::string out = "'";
+    for (const char ch : text) out += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
+    return out + "'";
+  };
+  std::string more;
+  if (findings.budget == "launches") more = fmt::format(" --max-restarts {}", 2 * limits.max_restarts);
+  if (findings.budget == "minutes") more = fmt::format(" --max-minutes {}", 2 * limits.max_minutes);
+  if (findings.budget == "tokens") more = fmt::format(" --max-tokens {}", 2 * limits.max_tokens);
+  std::error_code ignored;
+  if (!std::filesystem::exists(case_dir / kDemo, ignored)) return "plumb isolate " + quoted(case_dir.string()) + more;
+  if (!more.empty()) return "plumb demo" + more;
+  return fmt::format("plumb demo --case {} --resume", quoted(case_dir.string()));
+}
+
 Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limits) {
+  if (!has_journal(case_dir)) return error("{}: is no case: it has no {}", case_dir.string(), kJournal);
   auto toml = read_file(case_dir / kDeployment);
   if (!toml) return tl::unexpected(toml.error());
   auto deployment = parse_deployment(*toml, (case_dir / kDeployment).string());
@@ -489,9 +567,13 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
   NextStep next = next_step(c.plan, *history);
   c.ended = !next.wanted.has_value();
   c.outcome = {std::move(next.findings), std::move(*history), c.plan.seed};
+  if (const auto environment = environment_of(case_dir)) c.environment = *environment;
   if (!c.ended) {
-    c.outcome.findings.verdict.verdict = "inconclusive";
-    c.outcome.findings.reasons.push_back("the case is not finished; go on with: plumb isolate CASE");
+    c.go_on = go_on_command(case_dir, {}, limits);
+    c.outcome.findings = findings_so_far(c.plan, c.outcome.history);
+    c.outcome.findings.reasons.push_back("the case is not finished; go on with: " + c.go_on);
+  } else if (!c.outcome.findings.budget.empty()) {
+    c.go_on = go_on_command(case_dir, c.outcome.findings, limits);
   }
   return c;
 }
@@ -509,6 +591,9 @@ Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& li
   if (!outcome) return tl::unexpected(outcome.error());
   before->outcome = std::move(*outcome);
   before->ended = true;
+  before->go_on.clear();
+  if (!before->outcome.findings.budget.empty())
+    before->go_on = go_on_command(case_dir, before->outcome.findings, limits);
   return before;
 }
 
@@ -581,7 +666,7 @@ Result<std::string> plan_json(const Deployment& deployment, const Limits& limits
   return document.dump(2) + "\n";
 }
 
-std::string summary(const Outcome& outcome) {
+std::string summary(const Outcome& outcome, const std::string& go_on) {
   const Findings& f = outcome.findings;
   const Verdict& v = f.verdict;
   std::string out = fmt::format("verdict: {} (class {})\n", v.verdict, v.klass);
@@ -595,6 +680,7 @@ std::string summary(const Outcome& outcome) {
   out +=
       fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
                   v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
+  if (!go_on.empty() && !f.budget.empty()) out += "go on with: " + go_on + "\n";
   return out;
 }
 

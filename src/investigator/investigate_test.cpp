@@ -1,13 +1,18 @@
 #include "investigator/investigate.h"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sqlite3.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/durable_file.h"
 #include "investigator/probe_run.h"
 #include "investigator/prompt_reader.h"
 #include "investigator/report.h"
+#include "investigator/report_sections.h"
 #include "investigator/simulated_worlds.h"
 
 namespace plumb::investigator {
@@ -278,6 +283,33 @@ TEST_F(InvestigateTest, ACaseWithoutATrialIsBegunAnewWithACorrectedFile) {
   }
 }
 
+TEST_F(InvestigateTest, ALaunchThatLacksWhatIsAroundItIsNotBlamed) {
+  Deployment d = plan_.deployment;
+  d.processes[0].command = {"/bin/false"};
+  InvestigateOptions options{
+      .case_dir = folder_ / "case", .deployment_toml = "", .seed = 5, .limits = {}, .progress = {}};
+  options.surroundings = []() -> Result<void> { return error("the dealer has ended; start another"); };
+  for (const bool resume : {false, true}) {
+    options.resume = resume;
+    const auto outcome = investigate(d, options);
+    ASSERT_FALSE(outcome);
+    EXPECT_NE(outcome.error().message.find("the dealer has ended; start another"), std::string::npos)
+        << outcome.error().message;
+  }
+  const auto journal = Journal::open(options.case_dir / "journal.sqlite");
+  ASSERT_TRUE(journal);
+  const auto history = journal->read();
+  ASSERT_EQ(history->launches.size(), 1u);
+  EXPECT_EQ(history->launches[0].status, LaunchRecord::Status::open);
+  options.seed = 6;
+  EXPECT_NE(investigate(d, options).error().message.find("begun with seed 5, not 6"), std::string::npos);
+  options.seed.reset();
+  // With its surroundings there, the launch is what fails.
+  options.surroundings = []() -> Result<void> { return {}; };
+  options.resume = true;
+  EXPECT_NE(investigate(d, options).error().message.find("no variant launches"), std::string::npos);
+}
+
 TEST_F(InvestigateTest, TheHashOfADeploymentCoversWhatIsLaunchedAndHow) {
   std::set<std::string> hashes{hash_deployment(plan_.deployment)};
   const std::vector<std::function<void(Deployment&)>> changes{
@@ -353,7 +385,17 @@ TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
     EXPECT_NE(report.find(needed), std::string::npos) << needed;
   std::size_t lines = 0;
   for (std::size_t at = 0; at < report.find("## Environment"); ++at) lines += report[at] == '\n' ? 1u : 0u;
-  EXPECT_LE(lines, 13u);
+  EXPECT_LE(lines, 18u);
+  EXPECT_TRUE(report.starts_with("# `s2` on breaks recall ")) << report.substr(0, 200);
+  EXPECT_NE(report.find("expected `"), std::string::npos);
+  EXPECT_EQ(report.find("Trial failure rate"), std::string::npos) << "not beside failures";
+  EXPECT_EQ(report.find("up to 100 %"), std::string::npos);
+  EXPECT_NE(report.find("`reproduce.sh`, `prompt-1.json`"), std::string::npos);
+  const TrialAccount account = account_of(c);
+  EXPECT_EQ(account.shown + account.repeated + account.other_variants + account.other_wording + account.weak +
+                account.unanswered,
+            outcome->findings.verdict.trials);
+  EXPECT_GT(account.other_variants, 0);
 
   const Json j = Json::parse(verdict_json(outcome->findings.verdict));
   const auto ordered = nlohmann::ordered_json::parse(verdict_json(outcome->findings.verdict));
@@ -372,6 +414,133 @@ TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "report.md"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "reproduce.sh"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "prompt-1.json"));
+
+  // The script against a server whose curl says what the test wants.
+  const auto run_script = [&](const std::string& curl, const std::string& arguments) {
+    std::ofstream(folder_ / "curl") << "#!/bin/sh\n" << curl << "\n";
+    std::filesystem::permissions(folder_ / "curl", std::filesystem::perms::owner_all);
+    const int status =
+        std::system(fmt::format("PATH='{}':$PATH '{}' {} >'{}' 2>&1", folder_.string(),
+                                (folder_ / "reproduce.sh").string(), arguments, (folder_ / "out").string())
+                        .c_str());
+    return WEXITSTATUS(status);
+  };
+  EXPECT_EQ(run_script("printf '%s\\n200' '" + r.expected + "'", "http://h:1"), 0);
+  EXPECT_EQ(run_script("printf '%s\\n200' 'A1-11-AA'", "http://h:1/"), 1);
+  EXPECT_EQ(run_script("printf '%s\\n404' 'no such model'", "http://h:1"), 3);
+  EXPECT_NE(read_file(folder_ / "out")->find("HTTP 404): not a reproduction"), std::string::npos);
+  EXPECT_EQ(run_script("printf '\\n000'; exit 7", "http://h:1"), 3);
+  EXPECT_NE(read_file(folder_ / "out")->find("did not answer"), std::string::npos);
+  EXPECT_EQ(run_script("exit 0", ""), 3);
+}
+
+TEST_F(InvestigateTest, ACleanReportNamesNoFilesThatAreNotThere) {
+  ReadingWorld world;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome);
+  const std::string report = report_markdown({plan_, "", *outcome, true});
+  EXPECT_TRUE(report.starts_with("# No loss of recall found in simulated")) << report.substr(0, 200);
+  EXPECT_EQ(report.find("reproduce.sh"), std::string::npos);
+  EXPECT_NE(report.find("Nothing failed as deployed, all probes together"), std::string::npos);
+}
+
+TEST_F(InvestigateTest, AnUnfinishedCaseCountsWhatThereIsAndNamesItsCommand) {
+  ReadingWorld world;
+  world.lives = 60;
+  Journal journal = new_journal("a");
+  EXPECT_THROW((void)run_investigation(plan_, world, journal, {}), std::runtime_error);
+  const auto history = journal.read();
+  ASSERT_TRUE(history);
+  Case c{plan_, "", {findings_so_far(plan_, *history), *history, plan_.seed}, false};
+  c.go_on = go_on_command("my case", {}, {});
+  const Verdict& v = c.outcome.findings.verdict;
+  EXPECT_EQ(v.verdict, "inconclusive");
+  EXPECT_GT(v.trials, 0);
+  EXPECT_GT(v.floor_launches, 0);
+  const std::string report = report_markdown(c);
+  EXPECT_NE(report.find("`plumb isolate 'my case'`"), std::string::npos);
+  // The same list in the report as in the JSON, and no probe with results is in it without a reason.
+  for (const std::string& open : v.not_covered) {
+    EXPECT_NE(report.find("- " + open + "\n"), std::string::npos) << open;
+    if (open.find(':') == std::string::npos)
+      for (const Column& k : columns(c)) EXPECT_EQ(counts_in_report(c, k.variant, open).trials, 0) << open;
+  }
+}
+
+TEST_F(InvestigateTest, ABudgetNamesTheCommandThatGoesOn) {
+  ReadingWorld world;
+  plan_.limits.max_restarts = 2;
+  Journal journal = new_journal("a");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->findings.budget, "launches");
+  EXPECT_EQ(go_on_command("c", outcome->findings, plan_.limits), "plumb isolate c --max-restarts 4");
+  EXPECT_NE(summary(*outcome, "plumb isolate c").find("go on with: plumb isolate c\n"), std::string::npos);
+}
+
+TEST_F(InvestigateTest, EachQuestionOfTheSearchIsAnsweredYesOrNo) {
+  ReadingWorld world;
+  world.culprit = 2;
+  Journal journal = new_journal("a");
+  std::map<std::string, std::string> answers;
+  ASSERT_TRUE(run_investigation(plan_, world, journal, [&](const Progress& p) {
+    if (p.kind == Progress::Kind::launch_end) answers[p.text] = p.answer;
+  }));
+  EXPECT_EQ(answers["does turning s2 off cure?"], "yes");
+  EXPECT_EQ(answers["does turning s2 on harm?"], "yes");
+  EXPECT_EQ(answers["does turning s1 off cure?"], "no");
+  EXPECT_EQ(answers["does turning s1 on harm?"], "no");
+}
+
+TEST(Probes, TheDocumentedTableIsTheTable) {
+  const auto page = read_file(std::filesystem::path(PLUMB_SOURCE_DIR) / "docs/probes.md");
+  ASSERT_TRUE(page);
+  for (const Probe& probe : probes()) {
+    const std::string row = fmt::format("| `{}` | {} | {} |\n", probe.name, probe.asks, probe.sends);
+    EXPECT_NE(page->find(row), std::string::npos) << row;
+  }
+}
+
+TEST(Example, TheCommittedDeploymentFileIsOne) {
+  const auto example = load_deployment(std::filesystem::path(PLUMB_SOURCE_DIR) / "docs/examples/phantom.toml");
+  ASSERT_TRUE(example) << example.error().message;
+  EXPECT_TRUE(plan_json(*example, {}));
+  EXPECT_GE(example->switches.size(), 4u);
+}
+
+TEST(Environment, IsReadAsItIsWritten) {
+  Environment e = environment_here();
+  EXPECT_FALSE(e.cpu.empty() || e.os.empty() || e.plumb.empty() || e.date.empty());
+  e.model = "a \"model\"";
+  const auto read = parse_environment(environment_json(e));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, e);
+  EXPECT_FALSE(parse_environment("{}"));
+  EXPECT_FALSE(parse_environment("["));
+}
+
+TEST_F(InvestigateTest, TwoServersAreComparedPromptByPrompt) {
+  ProbeOptions options;
+  options.trials = 4;
+  const auto cells = cells_of("needle", {}).value();
+  ReadingWorld good;
+  ReadingWorld bad;
+  bad.culprit = 0;
+  ASSERT_TRUE(good.launch({true}, 1));
+  ASSERT_TRUE(bad.launch({true}, 1));
+  const ProbeReport report{
+      cells, {probe_world(good, "a", cells, options, {}), probe_world(bad, "b", cells, options, {})}, {}, {}};
+  const auto compared = report.comparison();
+  ASSERT_EQ(compared.size(), cells.size());
+  for (const auto& row : compared) {
+    EXPECT_EQ(row.prompts, 4);
+    EXPECT_EQ(row.only_first_fails + row.both_fail, 0);
+    EXPECT_EQ(row.only_second_fails, 4);
+  }
+  EXPECT_NE(report.table().find("B is worse"), std::string::npos) << report.table();
+  EXPECT_NE(report.table().find("expected \""), std::string::npos);
+  EXPECT_EQ(Json::parse(report.json())["targets"][1]["probes"][0]["first_failures"].size(), kShownFailures);
 }
 
 TEST_F(InvestigateTest, ProbesAloneTellRightFromWrong) {
@@ -382,7 +551,7 @@ TEST_F(InvestigateTest, ProbesAloneTellRightFromWrong) {
     ReadingWorld world;
     if (broken) world.culprit = 0;
     ASSERT_TRUE(world.launch({true}, 1));
-    ProbeReport report{cells, {probe_world(world, "server", cells, options, {})}, {}};
+    ProbeReport report{cells, {probe_world(world, "server", cells, options, {})}, {}, {}};
     report.not_covered = not_covered_by(report.targets[0], cells);
     EXPECT_TRUE(report.not_covered.empty());
     EXPECT_EQ(report.exit_code(), broken ? 1 : 0);
@@ -394,7 +563,7 @@ TEST_F(InvestigateTest, ProbesAloneTellRightFromWrong) {
 TEST(Case, RefusesBadFoldersAndFiles) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / fmt::format("bad-case-{}", ::getpid());
   std::filesystem::create_directories(folder);
-  EXPECT_FALSE(report_case(folder, {}));
+  EXPECT_NE(report_case(folder, {}).error().message.find("is no case"), std::string::npos);
   EXPECT_FALSE(report_case(folder / "absent", {}));
   Deployment never = testing::switches_all_on(1);
   never.restart = "never";

@@ -17,6 +17,7 @@ namespace {
 using Status = LaunchRecord::Status;
 using Items = std::vector<std::pair<ItemId, Wording>>;
 using Class = Hypothesis::Class;
+using Judgement = Wanted::Judgement;
 
 constexpr int kWordingTrials = 10;
 constexpr int kWordingMisses = 1;  // rate >= 0.9
@@ -90,6 +91,17 @@ class Replay {
     return next;
   }
 
+  Findings so_far() {
+    try {
+      investigate();
+    } catch (const Pending&) {
+      conclude("inconclusive", "none");
+    } catch (const Stop& stop) {
+      conclude(stop.verdict, stop.klass);
+    }
+    return std::move(findings_);
+  }
+
   std::optional<std::string> damage() {
     for (const LaunchRecord& l : history_.launches)
       if (l.variant.size() != plan_.deployment.switches.size())
@@ -135,9 +147,13 @@ class Replay {
     const Limits& l = plan_.limits;
     std::string reached;
     const bool fresh = history_.find(label) == nullptr;
-    if (fresh && history_.starts() >= l.max_restarts) reached = fmt::format("{} launches", l.max_restarts);
-    if (history_.elapsed_s >= l.max_minutes * 60) reached = fmt::format("{} minutes", l.max_minutes);
-    if (l.max_tokens > 0 && history_.tokens() >= l.max_tokens) reached = fmt::format("{} tokens", l.max_tokens);
+    const auto reach = [&](const char* unit, const auto& most) {
+      findings_.budget = unit;
+      reached = fmt::format("{} {}", most, unit);
+    };
+    if (fresh && history_.starts() >= l.max_restarts) reach("launches", l.max_restarts);
+    if (history_.elapsed_s >= l.max_minutes * 60) reach("minutes", l.max_minutes);
+    if (l.max_tokens > 0 && history_.tokens() >= l.max_tokens) reach("tokens", l.max_tokens);
     if (reached.empty()) return;
     const bool suspect = !findings_.rounds.empty() && !findings_.rounds.back().hypothesis.members.empty();
     stop(suspect ? "suspected" : "inconclusive", fmt::format("the budget of {} was reached before {}", reached, label));
@@ -151,7 +167,7 @@ class Replay {
 
   // The launch with all of `items` answered, or one that ended before.
   const LaunchRecord& want_once(const std::string& label, const Variant& variant, const Items& items,
-                                const std::string& why) {
+                                const std::string& why, const Judgement& judgement = {}) {
     const LaunchRecord* launch = history_.find(label);
     if (launch != nullptr) {
       auto& asked = asked_[launch];
@@ -166,7 +182,7 @@ class Replay {
       if (launch != nullptr && launch != &history_.launches.back())
         throw Damaged{fmt::format("launch {}: it lacks trials, but is neither ended nor the last", launch->id)};
       check_budget(label);
-      throw Pending{{label, variant, items, why}};
+      throw Pending{{label, variant, items, why, judgement}};
     }
     if (!complete && launch->status == Status::done)
       throw Damaged{fmt::format("launch {}: it ended as done, but lacks trials", launch->id)};
@@ -196,18 +212,33 @@ class Replay {
     stop("inconclusive", "could not be measured: " + last_failure_);
   }
 
-  // Same, tried again once when it failed for no fault of the variant. Null: cannot be launched or judged.
-  const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items,
-                           const std::string& why) {
+  static bool all_resolved(const LaunchRecord& launch, const Items& items) {
+    return std::all_of(items.begin(), items.end(), [&](const auto& item) {
+      const TrialRecord* t = trial_of(launch, item);
+      return t != nullptr && t->grade != Grade::infrastructure;
+    });
+  }
+
+  // Same, tried again once when it failed for no fault of the variant, or died with something left to ask: what it
+  // lacks would leave a gap in the coverage. Null: cannot be launched or judged.
+  const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items, const std::string& why,
+                           const Judgement& judgement = {}) {
+    const LaunchRecord* best = nullptr;
     for (int attempt = 1; attempt <= kAttempts; ++attempt) {
       const std::string name = attempt == 1 ? label : fmt::format("{}/retry", label);
-      const LaunchRecord& launch = want_once(name, variant, items, why);
-      if (usable(launch, items)) return &launch;
+      // Earlier versions took such a launch as it was: a history that went on without another try is left so.
+      if (best != nullptr && history_.find(name) == nullptr && best != &history_.launches.back()) break;
+      const LaunchRecord& launch = want_once(name, variant, items, why, judgement);
+      if (usable(launch, items)) {
+        best = &launch;
+        if (launch.status != Status::died || all_resolved(launch, items)) break;
+        continue;
+      }
       last_failure_ = fmt::format("{}: {}{}", describe(plan_.deployment, variant), status_name(launch.status),
                                   launch.message.empty() ? no_answer_of(launch) : ": " + launch.message);
-      if (launch.status == Status::infeasible) return nullptr;
+      if (launch.status == Status::infeasible) break;
     }
-    return nullptr;
+    return best;
   }
 
   static Counts count(const LaunchRecord& launch, const Items& items) {
@@ -304,7 +335,9 @@ class Replay {
         }
       }
     }
-    for (const std::string& cell : plan_.cells) not_covered_.push_back(cell);
+    for (const std::string& cell : plan_.cells)
+      not_covered_.push_back(cell == "short" ? "short: partly, it was asked only until no wording was understood"
+                                             : cell);
     stop("inconclusive",
          "no wording of the short probe is answered right by 9 in 10, neither by the reference variant nor "
          "as deployed: the other probes would measure nothing");
@@ -461,7 +494,7 @@ class Replay {
     return sum;
   }
 
-  // Failures were seen but too few to judge: many fresh trials of the cell where variants disagree most.
+  // Failures were seen but too few to judge by: many fresh trials of the cell where variants disagree most.
   void hunt() {
     std::string chosen;
     int most = 0;
@@ -476,8 +509,8 @@ class Replay {
     }
     if (chosen.empty()) return;
     const Items items = items_of("hunt", chosen, kHuntTrials);
-    need("ground/deployed/hunt", findings_.deployed, items, "rare failures: more prompts of " + chosen);
-    need("ground/reference/hunt", findings_.reference, items, "rare failures: the same prompts on the reference");
+    need("ground/deployed/hunt", findings_.deployed, items, "too few failures to judge: more prompts of " + chosen);
+    need("ground/reference/hunt", findings_.reference, items, "the same prompts on the reference");
   }
 
   // Cells that most trials of both variants fail.
@@ -578,7 +611,9 @@ class Replay {
         all_failed = false;
         continue;
       }
-      const LaunchRecord* launch = want("search/base/" + name, *variant, items, "every variant fails: turn " + name);
+      const LaunchRecord* launch =
+          want("search/base/" + name, *variant, items, "every variant fails: does turning " + name + " cure?",
+               {design->threshold, items.size(), "no", "yes"});
       if (launch == nullptr) {
         ask_openly("could not be measured: " + last_failure_);
         all_failed = false;
@@ -669,14 +704,16 @@ class Replay {
 
   // Whether a variant shows the symptom in any of `repeats` launches.
   bool fails(const std::string& label, const Variant& variant, int repeats, const std::string& why,
-             Counts* counts = nullptr, bool* measured = nullptr) {
+             Counts* counts = nullptr, bool* measured = nullptr, Judgement answers = {0, 0, "it fails", "it passes"}) {
     const int round = static_cast<int>(findings_.rounds.size());
     Items items = search_items(round);
+    answers.threshold = current_->threshold;
+    answers.judged = items.size();
     bool any = false;
     if (measured != nullptr) *measured = true;
     for (int i = 1; i <= repeats; ++i) {
       const Items asked = label.ends_with("/bad") || label.ends_with("/good") ? with_repeated(items) : items;
-      const LaunchRecord* launch = want(fmt::format("{}/{}", label, i), variant, asked, why);
+      const LaunchRecord* launch = want(fmt::format("{}/{}", label, i), variant, asked, why, answers);
       if (launch == nullptr) {
         if (measured == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
         *measured = false;
@@ -737,7 +774,8 @@ class Replay {
     const std::string why = direction == "cure" ? fmt::format("does turning {} {} cure?", name, side ? "on" : "off")
                                                 : fmt::format("does turning {} {} harm?", name, side ? "on" : "off");
     const bool failed = fails(fmt::format("search/{}/{}/{}", round, direction, name), *variant, repeats, why,
-                              direction == "cure" ? &row.cure : &row.harm, &measured);
+                              direction == "cure" ? &row.cure : &row.harm, &measured,
+                              direction == "cure" ? Judgement{0, 0, "no", "yes"} : Judgement{0, 0, "yes", "no"});
     if (!measured) {
       row.note = last_failure_;
       return std::nullopt;
@@ -778,7 +816,8 @@ class Replay {
     // Both launches of a pair get the same prompts.
     const std::string set = fmt::format("confirm/{}/{}", round, index);
     const Items items = replay_items_.empty() ? items_of(set, current_->cell, fresh_items_) : replay_items_;
-    const LaunchRecord* launch = want(label, variant, items, why);
+    const LaunchRecord* launch =
+        want(label, variant, items, why, {current_->threshold, items.size(), "it fails", "it passes"});
     if (launch == nullptr) stop("suspected", "the confirmation could not be measured: " + last_failure_, klass());
     const bool failed = count(*launch, items).failures >= current_->threshold;
     outcomes_.push_back({variant, failed});
@@ -896,9 +935,10 @@ class Replay {
          fmt::format("{}: not confirmed, e-value {:.2g} after {} pairs of launches", name, c.e_value, c.pairs));
   }
 
-  void must_fail(int round, const std::string& id, const Variant& variant, const std::string& what) {
+  void must_fail(int round, const std::string& id, const Variant& variant, const std::string& what,
+                 const std::string& why = {}) {
     for (int i = 1; i <= kAttempts; ++i)
-      if (confirm_launch(round, id, i, variant, what)) {
+      if (confirm_launch(round, id, i, variant, why.empty() ? what : why)) {
         current_->checks.push_back(what + ": it failed, as it should");
         return;
       }
@@ -923,7 +963,8 @@ class Replay {
       const auto variant = with_side(plan_.deployment, r.bad, s, r.good[s]);
       if (!variant || *variant == cured) continue;
       must_fail(round, "sham", *variant,
-                fmt::format("sham: turning the innocent {} instead does not cure", plan_.deployment.switches[s].name));
+                fmt::format("sham: turning the innocent {} instead does not cure", plan_.deployment.switches[s].name),
+                fmt::format("sham: {} turned instead: should fail", plan_.deployment.switches[s].name));
       return;
     }
     r.checks.push_back("sham: no innocent switch to turn");
@@ -969,10 +1010,23 @@ class Replay {
   void check_coverage() {
     for (const std::string& cell : plan_.cells) {
       if (is_weak(cell) ? !ratio(findings_.deployed, cell) : pooled(findings_.deployed, cell).trials == 0)
-        not_covered_.push_back(cell);
-      if (cell == "hit" && !hits_reported()) not_covered_.push_back("hit (no cached tokens reported)");
-      if (cell == "boundary" && !lengths_exact(cell)) not_covered_.push_back("boundary (prompt lengths are not exact)");
+        not_covered_.push_back(asked_anywhere(cell) ? cell + ": partly, not answered as deployed" : cell);
+      if (cell == "hit" && !hits_reported()) not_covered_.push_back("hit: partly, the server reports no cached tokens");
+      if (cell == "boundary" && !lengths_exact(cell))
+        not_covered_.push_back("boundary: partly, its prompts are not as long as meant");
     }
+  }
+
+  // A request without a reply comes without numbers too, which says nothing about those of the server.
+  static bool answered(const StepRecord& step) { return step.grade != Grade::infrastructure; }
+
+  // Whether any variant answered a trial of the cell.
+  bool asked_anywhere(const std::string& cell) const {
+    return std::any_of(history_.launches.begin(), history_.launches.end(), [&](const LaunchRecord& l) {
+      return std::any_of(l.trials.begin(), l.trials.end(), [&](const TrialRecord& t) {
+        return t.item.cell == cell && t.wording == findings_.wording && t.grade != Grade::infrastructure;
+      });
+    });
   }
 
   // Whether every step that should find the prefix cache warm did, as deployed.
@@ -982,7 +1036,7 @@ class Replay {
         for (const TrialRecord& t : seen.launch->trials)
           if (t.item.cell == "hit" && t.wording == findings_.wording)
             for (const StepRecord& s : t.steps)
-              if (s.wants_hit && s.cached_tokens.value_or(0) <= 0) return false;
+              if (s.wants_hit && answered(s) && s.cached_tokens.value_or(0) <= 0) return false;
     return true;
   }
 
@@ -991,7 +1045,8 @@ class Replay {
       for (const TrialRecord& t : seen.launch->trials)
         if (t.item.cell == cell)
           for (const StepRecord& s : t.steps)
-            if (s.prompt_tokens.value_or(s.graded ? -1 : s.expected_tokens) != s.expected_tokens) return false;
+            if (answered(s) && s.prompt_tokens.value_or(s.graded ? -1 : s.expected_tokens) != s.expected_tokens)
+              return false;
     return true;
   }
 
@@ -1019,6 +1074,7 @@ class Replay {
     v.klass = stop_class;
     measure_floor();
     if (not_covered_.empty() && findings_.wording) check_coverage();
+    if (not_covered_.empty() && !findings_.wording) not_covered_ = plan_.cells;
     v.not_covered = not_covered_;
     if (word == "confirmed" || word == "suspected") name_culprits();
     if (!findings_.rounds.empty() && findings_.rounds.front().posterior.of_hypothesis > 0) {
@@ -1093,6 +1149,8 @@ std::optional<std::string> damage_of(const Plan& plan, const History& history) {
 }
 
 NextStep next_step(const Plan& plan, const History& history) { return Replay(plan, history).run(); }
+
+Findings findings_so_far(const Plan& plan, const History& history) { return Replay(plan, history).so_far(); }
 
 Counts count_trials(const History& history, const Variant& variant, std::string_view prefix, std::string_view cell) {
   std::set<std::pair<std::uint64_t, Wording>> counted;

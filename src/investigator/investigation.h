@@ -31,6 +31,14 @@ struct Wanted {
   Variant variant;
   std::vector<std::pair<ItemId, Wording>> items;
   std::string why;  // for people
+  /// What the failures of its first `judged` items answer to `why`: `failing` with at least `threshold` of them, else
+  /// `passing`. 0: nothing is asked.
+  struct Judgement {
+    int threshold = 0;
+    std::size_t judged = 0;
+    std::string failing{};
+    std::string passing{};
+  } judgement{};
 };
 
 struct Culprit {
@@ -112,6 +120,7 @@ struct Findings {
   Floor floor;
   std::vector<std::string> reasons;  // why the verdict is what it is
   std::vector<std::string> open_questions;
+  std::string budget;      // "launches", "minutes" or "tokens": which was reached; empty: none
   std::string unmeasured;  // the launch or request whose failure ended the investigation; empty: none
   Verdict verdict;         // meaningful once the investigation has ended
 };
@@ -124,6 +133,10 @@ struct NextStep {
 /// What to do next: a pure function of plan and history, so that a resumed investigation ends as an uninterrupted one
 /// would, and tests play thousands of worlds without a process.
 NextStep next_step(const Plan& plan, const History& history);
+
+/// What can be said of a history whose investigation has not ended: the verdict is inconclusive, its counts those so
+/// far.
+Findings findings_so_far(const Plan& plan, const History& history);
 
 /// What shows that a history is not one of this plan, as "launch 3: …"; empty when nothing does.
 std::optional<std::string> damage_of(const Plan& plan, const History& history);

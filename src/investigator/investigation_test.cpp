@@ -86,6 +86,54 @@ TEST(Investigation, IsNotCleanWhenTheCacheCouldNotBeTested) {
   EXPECT_EQ(p.findings.verdict.exit_code(), 2);
 }
 
+// Plays an investigation in which launches die once: of `label`, when its trial number `at` is asked.
+Played play_with_a_death(const Plan& plan, SimulatedWorld& world, const std::string& label, std::size_t at) {
+  History history;
+  for (int i = 0; i < testing::kMaxSteps; ++i) {
+    NextStep next = next_step(plan, history);
+    if (!next.wanted) return {next.findings, history};
+    world.answer(*next.wanted, history);
+    LaunchRecord& l = history.launches.back();
+    if (l.label != label || l.trials.size() <= at) continue;
+    l.status = LaunchRecord::Status::died;
+    l.message = "process server ended";
+    l.trials.resize(at + 1);
+    TrialRecord& last = l.trials.back();
+    last.steps[0].grade = last.grade = Grade::infrastructure;
+    last.steps[0].prompt_tokens = last.steps[0].cached_tokens = std::nullopt;
+    last.steps[0].text = "connection closed";
+  }
+  return {};
+}
+
+TEST(Investigation, ALaunchThatDiesLeavesNoGapAndNothingFalseInTheReport) {
+  const Plan plan = plan_of(switches_all_on(4), 3);
+  SimulatedWorld whole{.seed = 3};
+  const Played undisturbed = play(plan, whole);
+  ASSERT_EQ(undisturbed.findings.verdict.verdict, "clean");
+  for (const char* label : {"ground/reference/1", "ground/deployed/1", "ground/deployed/2", "ground/reference/2"})
+    for (std::size_t at = 0; at < undisturbed.history.find(label)->trials.size(); ++at) {
+      SimulatedWorld world{.seed = 3};
+      const Played p = play_with_a_death(plan, world, label, at);
+      EXPECT_EQ(p.findings.verdict.verdict, "clean") << label << " at " << at << story(p);
+      EXPECT_TRUE(p.findings.verdict.not_covered.empty()) << label << " at " << at;
+      EXPECT_NE(p.history.find(std::string(label) + "/retry"), nullptr) << label << " at " << at;
+      EXPECT_EQ(damage_of(plan, p.history), std::nullopt) << label << " at " << at;
+    }
+}
+
+TEST(Investigation, AHistoryThatWentOnAfterADeathWithoutAnotherTryIsNotDamaged) {
+  const Plan plan = plan_of(switches_all_on(4), 3);
+  SimulatedWorld world{.seed = 3};
+  History history = play(plan, world).history;
+  for (LaunchRecord& l : history.launches)
+    if (l.label == "ground/deployed/1") {
+      l.status = LaunchRecord::Status::died;
+      l.trials.pop_back();
+    }
+  EXPECT_EQ(damage_of(plan, history), std::nullopt);
+}
+
 TEST(Investigation, NeverAccusesASwitchWhenTrialsFailByChance) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     SimulatedWorld world{.seed = seed, .noise = 0.002 * static_cast<double>(seed % 20)};

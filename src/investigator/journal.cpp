@@ -286,7 +286,8 @@ Result<Journal> Journal::open(const std::filesystem::path& file) {
   if (sqlite3_open_v2(file.c_str(), &impl->db, SQLITE_OPEN_READWRITE, nullptr) != SQLITE_OK)
     return impl->failure("the journal cannot be opened");
   if (auto done = impl->run("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;"); !done)
-    return impl->failure("this is no journal of plumb");
+    return impl->failure(sqlite3_errcode(impl->db) == SQLITE_NOTADB ? "this is no journal of plumb"
+                                                                    : "the journal cannot be opened");
   const auto pragma = [&](const char* sql) {
     Statement s(impl->db, sql);
     return s.step() ? s.integer(0) : -1;

@@ -222,5 +222,17 @@ TEST_F(JournalTest, AKillLosesAtMostTheTrialInFlight) {
   }
 }
 
+TEST_F(JournalTest, AJournalThatCannotBeWrittenIsStillOurs) {
+  ASSERT_TRUE(Journal::create(file_, identity()));
+  // What a full disk does to it: the files beside it cannot be made.
+  std::filesystem::create_directories(file_.string() + "-wal/x");
+  const auto refused = Journal::open(file_);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("cannot be opened"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(refused.error().message.find("no journal of plumb"), std::string::npos) << refused.error().message;
+  std::filesystem::remove_all(file_.string() + "-wal");
+  EXPECT_TRUE(Journal::open(file_));
+}
+
 }  // namespace
 }  // namespace plumb::investigator

@@ -167,7 +167,7 @@ struct Gate {
   bool chosen_port = true;
   std::optional<LogWatch> log;
   std::vector<std::function<Answer(double timeout_s)>> questions;
-  bool started = false, ready = false;
+  bool started = false, ready = false, refused = false;
   std::string last = "it has not been looked at";  // the last thing that was not right
   std::size_t asked = 0;                           // questions answered as they should
   std::future<Answer> answer;                      // to questions[asked], when asked
@@ -434,6 +434,7 @@ tl::expected<void, LaunchFailure> Start::look(Gate& gate) {
     const Answer answer = gate.answer.get();
     if (answer.right) ++gate.asked;
     gate.last = answer.what;
+    gate.refused = answer.refused;
   }
   if (gate.asked < gate.questions.size()) {
     gate.answer = std::async(std::launch::async, gate.questions[gate.asked], std::max(0.1, left_s()));
@@ -446,18 +447,27 @@ tl::expected<void, LaunchFailure> Start::look(Gate& gate) {
 
 LaunchFailure Start::not_ready() const {
   std::string message = fmt::format("not ready after {} s:", deployment_.start_timeout_s);
+  bool refused = false;
+  const char* gap = " ";
   for (const Gate& gate : gates_) {
     if (gate.ready || !gate.started) continue;
+    refused |= gate.refused;
     const bool waiting = gate.answer.valid();
-    message +=
-        fmt::format(" {}: {}{};", gate.name, waiting ? "a question is still not answered, before it " : "", gate.last);
+    message += fmt::format("{}{}: {}{}", gap, gate.name,
+                           waiting && !gate.refused ? "a question is still not answered, before it " : "", gate.last);
+    gap = "; ";
     if (gate.process < 0) continue;
     const LogFile& log = launch_->logs_[static_cast<std::size_t>(gate.process)];
     const std::string tail = tail_of_log(log.path, log.begin, kShownLogLines);
-    message += tail.empty() ? fmt::format(" it wrote nothing to its log {};", log.path.string())
-                            : fmt::format(" the last lines of its log {}:\n{}\n", log.path.string(), tail);
+    message += tail.empty() ? fmt::format("; it wrote nothing to its log {}", log.path.string())
+                            : fmt::format("; the last lines of its log {}:\n{}\n", log.path.string(), tail);
+    if (!tail.empty()) gap = "";
   }
-  message += " raise start_timeout_s if it only needs longer";
+  message += *gap == '\0' ? "" : "; ";
+  message +=
+      refused ? "it refuses what it is asked, and waiting does not change that: correct ready.http, or the endpoint's "
+                "url, api and model"
+              : "raise start_timeout_s if it only needs longer";
   return {Kind::not_ready, message};
 }
 

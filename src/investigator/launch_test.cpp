@@ -176,6 +176,9 @@ TEST_F(LaunchTest, NeverReadyIsNotReadyAndTheLastAnswerIsQuoted) {
       {deployment("\"wrong_json\"", kTimeoutS), Kind::not_ready, {"no choice in it"}},
       {deployment("\"not_json\"", kTimeoutS), Kind::not_ready, {"no choice in it", "?{]"}},
       {deployment("\"ok\"", kTimeoutS, "ready = {log = \"no such line\"}"), Kind::not_ready, {"ready.log"}},
+      {deployment("\"ok\"", kTimeoutS, "ready = {http = \"/healthy\"}"),
+       Kind::not_ready,
+       {"GET /healthy answered 404", "waiting does not change that: correct ready.http"}},
   });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "investigator/deployment_check.h"
+#include "investigator/log_tail.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
@@ -16,6 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kWordingTrials = 10;
 constexpr int kWordingMisses = 1;
 constexpr int kMaxTrials = 1000;
+constexpr double kDifferP = 0.05;
 
 // A server that somebody else runs: nothing is launched or stopped.
 class RunningWorld final : public World {
@@ -72,6 +74,15 @@ std::string xml(const std::string& text) {
   return out;
 }
 
+// For a line on a terminal: no control characters, cut.
+std::string on_one_line(const std::string& text) {
+  constexpr std::size_t kMostBytes = 120;
+  std::string out = printable(text, kMostBytes);
+  std::replace(out.begin(), out.end(), '\n', ' ');
+  std::replace(out.begin(), out.end(), '\t', ' ');
+  return out;
+}
+
 bool is_weak(const std::string& cell) {
   const auto probe = probe_of(cell);
   return probe && (*probe)->weak;
@@ -125,10 +136,11 @@ std::vector<std::string> not_covered_by(const ProbeTarget& target, const std::ve
     if (cell != "hit") continue;
     const bool missed = std::any_of(target.trials.begin(), target.trials.end(), [&](const TrialRecord& t) {
       return t.item.cell == cell && std::any_of(t.steps.begin(), t.steps.end(), [](const StepRecord& s) {
-               return s.wants_hit && s.cached_tokens.value_or(0) <= 0;
+               // A request without a reply comes without numbers too.
+               return s.wants_hit && s.grade != Grade::infrastructure && s.cached_tokens.value_or(0) <= 0;
              });
     });
-    if (missed) open.push_back(target.name + ": hit (no cached tokens reported)");
+    if (missed) open.push_back(target.name + ": hit: partly, the server reports no cached tokens");
   }
   return open;
 }
@@ -148,7 +160,7 @@ Result<ProbeReport> run_probes(const ProbeOptions& options) {
     return error("--trials {}: must be between 1 and {}", options.trials, kMaxTrials);
   auto cells = cells_of(options.suite, options.lengths);
   if (!cells) return tl::unexpected(cells.error());
-  ProbeReport report{*cells, {}, {}};
+  ProbeReport report{*cells, {}, {}, {}};
   if (options.deployment) {
     const Deployment& d = *options.deployment;
     if (d.endpoints.empty()) return error("deployment {}: no [[endpoint]] to ask", d.name);
@@ -170,6 +182,10 @@ Result<ProbeReport> run_probes(const ProbeOptions& options) {
       return error("{}: no probe was answered; the first reply: {}", t.name, refusal);
   for (const ProbeTarget& t : report.targets)
     for (std::string& open : not_covered_by(t, *cells)) report.not_covered.push_back(std::move(open));
+  if (report.failures() > 0)
+    report.next = options.deployment ? "find the switch that does it: plumb investigate with the same deployment file"
+                                     : "describe how the server is launched and its switches in a deployment file "
+                                       "(docs/deployment.md), then: plumb investigate FILE";
   return report;
 }
 
@@ -194,8 +210,83 @@ std::string ProbeReport::table() const {
                          100 * i.low, 100 * i.high, mean_seconds(t, cell));
     }
   }
+  for (const ProbeTarget& t : targets)
+    for (const std::string& cell : cells)
+      for (const Failure& f : first_failures(t, cell))
+        out += fmt::format("failed: {}{}{}, seed {}: expected \"{}\", got \"{}\" ({})\n",
+                           targets.size() > 1 ? t.name + ": " : "", cell, f.step.empty() ? "" : " " + f.step, f.seed,
+                           f.expected, on_one_line(f.got), f.grade);
+  out += comparison_table();
   for (const std::string& open : not_covered) out += "not covered: " + open + "\n";
+  if (!next.empty()) out += "next: " + next + "\n";
   return out;
+}
+
+std::string ProbeReport::comparison_table() const {
+  const std::vector<Comparison> compared = comparison();
+  if (compared.empty()) return {};
+  std::string out =
+      fmt::format("the same prompts at A = {} and B = {}\n  {:<14} {:>8} {:>13} {:>13} {:>10}\n", targets[0].name,
+                  targets[1].name, "probe", "prompts", "only A fails", "only B fails", "both fail");
+  int first = 0;
+  int second = 0;
+  for (const Comparison& c : compared) {
+    out += fmt::format("  {:<14} {:>8} {:>13} {:>13} {:>10}\n", c.cell, c.prompts, c.only_first_fails,
+                       c.only_second_fails, c.both_fail);
+    first += c.only_first_fails;
+    second += c.only_second_fails;
+  }
+  // Where only one of them fails, either is equally likely to when both are alike (McNemar, exact).
+  const int either = first + second;
+  const double p = either == 0 ? 1 : std::min(1.0, 2 * binomial_cdf(std::min(first, second), either, 0.5));
+  out += fmt::format("  {} ({} against {} prompts that only one fails, p = {:.2g})\n",
+                     p > kDifferP     ? "no difference shown"
+                     : first > second ? "A is worse"
+                                      : "B is worse",
+                     first, second, p);
+  return out;
+}
+
+std::vector<ProbeReport::Failure> ProbeReport::first_failures(const ProbeTarget& target,
+                                                              const std::string& cell) const {
+  std::vector<Failure> list;
+  for (const TrialRecord& t : target.trials) {
+    if (t.item.cell != cell || t.wording != target.wording) continue;
+    for (const StepRecord& s : t.steps)
+      if (s.graded && is_failure(s.grade) && list.size() < kShownFailures)
+        list.push_back({.cell = cell,
+                        .step = s.step,
+                        .seed = t.item.seed,
+                        .expected = s.expected,
+                        .got = s.text,
+                        .grade = s.detail.empty() ? std::string(grade_name(s.grade))
+                                                  : fmt::format("{}: {}", grade_name(s.grade), s.detail)});
+  }
+  return list;
+}
+
+std::vector<ProbeReport::Comparison> ProbeReport::comparison() const {
+  if (targets.size() != 2 || !targets[0].wording || targets[0].wording != targets[1].wording) return {};
+  std::vector<Comparison> list;
+  for (const std::string& cell : cells) {
+    if (is_weak(cell)) continue;
+    Comparison c{.cell = cell};
+    for (const TrialRecord& a : targets[0].trials) {
+      if (a.item.cell != cell || a.wording != targets[0].wording || a.grade == Grade::infrastructure) continue;
+      const auto b = std::find_if(targets[1].trials.begin(), targets[1].trials.end(), [&](const TrialRecord& t) {
+        return t.item == a.item && t.wording == a.wording && t.grade != Grade::infrastructure;
+      });
+      if (b == targets[1].trials.end()) continue;
+      const bool a_failed = is_failure(a.grade);
+      const bool b_failed = is_failure(b->grade);
+      ++c.prompts;
+      c.only_first_fails += a_failed && !b_failed ? 1 : 0;
+      c.only_second_fails += b_failed && !a_failed ? 1 : 0;
+      c.both_fail += a_failed && b_failed ? 1 : 0;
+    }
+    list.push_back(std::move(c));
+  }
+  return list;
 }
 
 std::string ProbeReport::json() const {
@@ -205,17 +296,32 @@ std::string ProbeReport::json() const {
     for (const std::string& cell : cells) {
       const Counts c = counts_of(t, cell);
       const Interval i = interval_95(c.failures, c.trials);
+      Json failed = Json::array();
+      for (const Failure& f : first_failures(t, cell))
+        failed.push_back(
+            {{"step", f.step}, {"seed", f.seed}, {"expected", f.expected}, {"got", f.got}, {"grade", f.grade}});
       rows.push_back({{"probe", cell},
                       {"failures", c.failures},
                       {"trials", c.trials},
                       {"low_95", i.low},
                       {"high_95", i.high},
-                      {"seconds", mean_seconds(t, cell)}});
+                      {"seconds", mean_seconds(t, cell)},
+                      {"first_failures", failed}});
     }
     j["targets"].push_back(
         {{"name", t.name}, {"wording", t.wording ? Json(wording_name(*t.wording)) : Json()}, {"probes", rows}});
   }
-  return j.dump(2) + "\n";
+  if (const std::vector<Comparison> compared = comparison(); !compared.empty()) {
+    j["comparison"] = Json::array();
+    for (const Comparison& c : compared)
+      j["comparison"].push_back({{"probe", c.cell},
+                                 {"prompts", c.prompts},
+                                 {"only_first_fails", c.only_first_fails},
+                                 {"only_second_fails", c.only_second_fails},
+                                 {"both_fail", c.both_fail}});
+  }
+  if (!next.empty()) j["next"] = next;
+  return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string ProbeReport::junit() const {
@@ -234,8 +340,9 @@ std::string ProbeReport::junit() const {
         out += "/>\n";
       } else {
         const char* element = trial.grade == Grade::infrastructure ? "error" : "failure";
-        out += fmt::format("><{} message=\"{}: {}\">expected {}, got {}</{}></testcase>\n", element,
-                           grade_name(trial.grade), xml(bad->detail), xml(bad->expected), xml(bad->text), element);
+        out += fmt::format("><{} message=\"{}{}{}\">expected &quot;{}&quot;, got &quot;{}&quot;</{}></testcase>\n",
+                           element, grade_name(trial.grade), bad->detail.empty() ? "" : ": ", xml(bad->detail),
+                           xml(bad->expected), xml(bad->text), element);
       }
     }
     for (const std::string& open : not_covered)

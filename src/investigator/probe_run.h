@@ -27,16 +27,43 @@ struct ProbeTarget {
   std::vector<TrialRecord> trials;
 };
 
+inline constexpr std::size_t kShownFailures = 3;
+
 struct ProbeReport {
   std::vector<std::string> cells;
   std::vector<ProbeTarget> targets;
   std::vector<std::string> not_covered;
+  std::string next;  // what to do when something failed; "" for nothing
 
   int failures() const;
   int exit_code() const;  // 1 when a trial failed, else 2 when something was not covered, else 0
+  /// What failed first: kShownFailures a target and probe.
+  struct Failure {
+    std::string cell;
+    std::string step;
+    std::uint64_t seed = 0;
+    std::string expected;
+    std::string got;
+    std::string grade;  // "wrong: one character off"
+  };
+  std::vector<Failure> first_failures(const ProbeTarget& target, const std::string& cell) const;
+  /// The same prompts of a probe at both of two targets; empty without two, or where they understand other wordings.
+  struct Comparison {
+    std::string cell;
+    int prompts = 0;  // answered by both
+    int only_first_fails = 0;
+    int only_second_fails = 0;
+    int both_fail = 0;
+  };
+  std::vector<Comparison> comparison() const;
+
+  /// For a terminal: right answers, first failures, the comparison of two targets, what to do next.
   std::string table() const;
   std::string json() const;
   std::string junit() const;
+
+ private:
+  std::string comparison_table() const;
 };
 
 Result<ProbeReport> run_probes(const ProbeOptions& options);

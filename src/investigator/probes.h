@@ -51,6 +51,9 @@ struct Shape {
 struct Probe {
   std::string_view name;
   std::string_view asks;         // the question in one line
+  std::string_view sends;        // what is sent and what a right answer is, in one line
+  std::string_view recall;       // what a failure breaks: "recall in later turns"
+  std::string_view notices;      // what a user notices then, one sentence
   std::span<const int> lengths;  // prompt lengths in tokens; empty: the probe has its own
   bool weak = false;             // shown, never used for a verdict
   Item (*make)(const ItemId& id, int length, Wording wording, const Shape& shape);

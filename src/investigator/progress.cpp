@@ -8,7 +8,8 @@ namespace plumb::investigator {
 namespace {
 
 constexpr std::size_t kBarWidth = 32;
-constexpr std::size_t kTitleWidth = 58;
+constexpr std::size_t kTitleWidth = 60;
+constexpr std::size_t kAnswerWidth = 9;
 
 char mark_of(Grade grade) {
   switch (grade) {
@@ -31,8 +32,19 @@ std::string clock_of(double seconds) {
   return fmt::format("{:02}:{:02}", whole / 60, whole % 60);
 }
 
+// The text in exactly `width` columns, each character taken for one.
 std::string fitted(const std::string& text, std::size_t width) {
-  return text.size() <= width ? text + std::string(width - text.size(), ' ') : text.substr(0, width - 3) + "...";
+  std::size_t columns = 0;
+  std::string out;
+  std::size_t before_dots = 0;  // bytes of the first width - 3 characters
+  for (const char c : text) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    if (begins && columns == width) return out.substr(0, before_dots) + "...";
+    if (begins && columns == width - 3) before_dots = out.size();
+    columns += begins ? 1 : 0;
+    out += c;
+  }
+  return out + std::string(width - columns, ' ');
 }
 
 }  // namespace
@@ -52,8 +64,13 @@ void ProgressPrinter::operator()(const Progress& p) {
       bar(p);
       break;
     case Progress::Kind::launch_end:
-      std::fprintf(stream_, "%s%s %3d  %s %3d/%-3d %s\n", terminal_ ? "\r\033[K" : "", clock_of(p.elapsed_s).c_str(),
-                   p.launches, fitted(p.text, kTitleWidth).c_str(), p.right, p.done, marks_.c_str());
+      if (!explained_)
+        std::fprintf(stream_, "%smarks: . right  x wrong  o no answer  r refused  ? no reply (counts for nothing)\n",
+                     terminal_ ? "\r\033[K" : "");
+      explained_ = true;
+      std::fprintf(stream_, "%s%s %3d  %s %s %3d/%-3d %s\n", terminal_ ? "\r\033[K" : "", clock_of(p.elapsed_s).c_str(),
+                   p.launches, fitted(p.text, kTitleWidth).c_str(), fitted(p.answer, kAnswerWidth).c_str(), p.right,
+                   p.done, marks_.c_str());
       marks_.clear();
       title_.clear();
       break;

@@ -14,6 +14,7 @@ struct Progress {
   std::string label{};    // of the launch
   std::string variant{};  // "attention.split_k=on prefix_cache=off"
   std::string text{};     // why this launch; or the note
+  std::string answer{};  // of an ended launch to that: "yes", "no", "it fails", "it passes"; "" when none was asked for
   std::string cell{};
   Grade grade = Grade::right;
   int right = 0;
@@ -24,7 +25,7 @@ struct Progress {
 };
 using ProgressSink = std::function<void(const Progress&)>;
 
-/// Prints progress: one line a launch; on a terminal a bar that fills while its trials run.
+/// Prints progress: a legend of the marks, then one line a launch; on a terminal a bar that fills while its trials run.
 class ProgressPrinter {
  public:
   /// Looks at the stream itself: bars only when it is a terminal.
@@ -36,7 +37,8 @@ class ProgressPrinter {
 
   std::FILE* stream_;
   bool terminal_;
-  std::string marks_;  // one character a trial of the current launch
+  bool explained_ = false;  // whether the legend of the marks is printed
+  std::string marks_;       // one character a trial of the current launch
   std::string title_;
 };
 

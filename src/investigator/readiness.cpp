@@ -1,5 +1,7 @@
 #include "investigator/readiness.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -22,6 +24,12 @@ std::string shown(const std::string& call, const tl::expected<HttpReply, HttpFai
                      reply->body.empty() ? "(empty)" : printable(reply->body, kShownReplyBytes));
 }
 
+bool refuses(const tl::expected<HttpReply, HttpFailure>& reply) {
+  constexpr std::array kMayPass{408, 425, 429};
+  return reply && reply->status >= 400 && reply->status < 500 &&
+         std::find(kMayPass.begin(), kMayPass.end(), reply->status) == kMayPass.end();
+}
+
 nlohmann::json parsed(const std::string& body) { return nlohmann::json::parse(body, nullptr, false); }
 
 // What `/v1/models` calls its first model, or an answer that says why that is unknown.
@@ -35,7 +43,7 @@ tl::expected<std::string, Answer> first_model(HttpClient& client) {
     }
     return tl::unexpected(Answer{false, shown("GET /v1/models", reply) + " (no data[0].id: set the endpoint's model)"});
   }
-  return tl::unexpected(Answer{false, shown("GET /v1/models", reply)});
+  return tl::unexpected(Answer{false, shown("GET /v1/models", reply), refuses(reply)});
 }
 
 std::map<std::string, std::string> headers_of(const EndpointSpec& endpoint) {
@@ -59,7 +67,7 @@ bool has_choice(const nlohmann::json& reply, bool chat) {
 Answer ask_health(const std::string& url, const std::string& path, double timeout_s) {
   HttpClient client(url, timeout_s, kMaxReplyBytes);
   const auto reply = client.get(path);
-  return {reply && reply->status == 200, shown("GET " + path, reply)};
+  return {reply && reply->status == 200, shown("GET " + path, reply), refuses(reply)};
 }
 
 Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, double timeout_s) {
@@ -79,7 +87,7 @@ Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, doub
   const std::string path = chat ? "/v1/chat/completions" : "/v1/completions";
   const auto reply = client.post(path, request.dump(), headers_of(endpoint));
   const std::string what = shown("POST " + path, reply);
-  if (!reply || reply->status != 200) return {false, what};
+  if (!reply || reply->status != 200) return {false, what, refuses(reply)};
   if (!has_choice(parsed(reply->body), chat)) return {false, what + " (no choice in it)"};
   return {true, what};
 }

@@ -10,6 +10,7 @@ namespace plumb::investigator {
 struct Answer {
   bool right = false;
   std::string what;
+  bool refused = false;  // by a status that waiting does not change: 4xx, but not 408, 425 or 429
 };
 
 /// GET `path` answers 200.

@@ -16,19 +16,6 @@ std::string verdict_json(const Verdict& verdict);
 std::string report_markdown(const Case& c);
 inline constexpr std::size_t kMaxReportBytes = 50'000;
 
-/// The text with each absolute path replaced by "<path>/" and its last part: paths name users and machines, the last
-/// part is enough to recognise a file. Relative paths and URLs stay.
-std::string without_paths(const std::string& text);
-
-/// A script that shows the symptom with curl alone, and the bodies it sends, in order (prompt-1.json, ...): those of
-/// one failing trial, whose code comes from the case's seed. Empty when nothing failed.
-struct Reproduction {
-  std::string script;
-  std::vector<std::string> bodies;
-  std::string expected;
-};
-Reproduction reproduction(const Case& c);
-
 /// Writes a file so that a crash leaves the old or the new one, never half.
 Result<void> write_atomically(const std::filesystem::path& file, const std::string& text, bool executable = false);
 

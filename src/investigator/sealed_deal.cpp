@@ -20,6 +20,7 @@ namespace {
 
 constexpr double kSealTimeoutS = 20;  // a dealer of a killed demo may need ten seconds to go
 constexpr double kEndTimeoutS = 5;
+constexpr double kDeathNoticeS = 0.1;  // its socket closes a moment before its end shows
 constexpr std::size_t kMaxAnnouncementBytes = 4096;
 constexpr std::size_t kMaxEnvelopeBytes = 4096;
 
@@ -115,6 +116,13 @@ Result<SealedDeal> SealedDeal::start(const DealerRequest& request) {
     return error("the dealer said '{}': {}", text, e.what());
   }
   return deal;
+}
+
+Result<void> SealedDeal::alive() {
+  if (!process_->child) return error("the dealer has ended");
+  const auto status = process_->child->wait(kDeathNoticeS);
+  if (status) return error("the dealer has ended ({})", describe_exit_status(*status));
+  return {};
 }
 
 Result<void> SealedDeal::end() {

@@ -33,7 +33,9 @@ class SealedDeal {
   std::uint64_t probe_seed() const { return probe_seed_; }
   /// What the served processes need in their environment.
   const std::string& socket() const { return socket_; }
-  /// Ends the dealer and waits for it.
+  /// Whether the dealer still serves; the error says how it ended.
+  Result<void> alive();
+  /// Ends the dealer and waits for it. Errors: it had ended before, or does not end.
   Result<void> end();
 
  private:

@@ -16,13 +16,6 @@ constexpr const char* kCompletions = "/v1/completions";
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr std::size_t kMaxMessage = 500;  // of a server's error text kept in a record
 
-std::string merge(const std::vector<std::string>& bodies) {
-  Json merged = Json::object();
-  for (const std::string& body : bodies)
-    if (const Json parsed = Json::parse(body, nullptr, false); parsed.is_object()) merged.merge_patch(parsed);
-  return merged.empty() ? std::string() : merged.dump();
-}
-
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : std::string(); }
 
 std::string error_text(const std::string& body) {
@@ -54,6 +47,22 @@ std::optional<std::string> chat_text(const Json& choice) {
 }
 
 }  // namespace
+
+std::vector<std::string> request_bodies(const Deployment& deployment, const Variant& variant) {
+  std::vector<std::string> bodies{deployment.request.extra};
+  for (std::size_t i = 0; i < variant.size(); ++i) {
+    const SwitchSpec& spec = deployment.switches[i];
+    bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
+  }
+  return bodies;
+}
+
+std::string merge_bodies(const std::vector<std::string>& bodies) {
+  Json merged = Json::object();
+  for (const std::string& body : bodies)
+    if (const Json parsed = Json::parse(body, nullptr, false); parsed.is_object()) merged.merge_patch(parsed);
+  return merged.empty() ? std::string() : merged.dump();
+}
 
 std::string request_body(const Ask& ask, const std::string& model, const RequestSpec& request,
                          const std::string& merged_body) {
@@ -114,7 +123,7 @@ EndpointClient::EndpointClient(const EndpointSpec& endpoint, const std::string& 
                                const std::vector<std::string>& bodies)
     : endpoint_(endpoint),
       request_(request),
-      merged_body_(merge(bodies)),
+      merged_body_(merge_bodies(bodies)),
       headers_(endpoint.headers),
       client_(url, kAskTimeoutS),
       model_(endpoint.model) {
@@ -135,6 +144,17 @@ std::string EndpointClient::model(double timeout_s) {
   return model_;
 }
 
+World::ServedModel EndpointClient::served_model() {
+  constexpr double kTimeoutS = 5;
+  World::ServedModel served{.name = model(kTimeoutS), .hash = {}};
+  client_.set_timeout(kTimeoutS);
+  const auto reply = client_.get("/server_info");
+  if (!reply || reply->status != 200) return served;
+  if (const Json j = Json::parse(reply->body, nullptr, false); j.is_object() && j.contains("model_hash"))
+    served.hash = text_of(j["model_hash"]).substr(0, kMaxMessage);
+  return served;
+}
+
 Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
   const bool chat = !ask.messages.empty();
   const auto begin = std::chrono::steady_clock::now();
@@ -153,8 +173,11 @@ Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
 }
 
 LaunchedWorld::LaunchedWorld(const Deployment& deployment, std::filesystem::path log_folder,
-                             std::function<void(const std::string&)> log)
-    : deployment_(deployment), log_folder_(std::move(log_folder)), log_(std::move(log)) {
+                             std::function<void(const std::string&)> log, std::function<Result<void>()> surroundings)
+    : deployment_(deployment),
+      log_folder_(std::move(log_folder)),
+      log_(std::move(log)),
+      surroundings_(std::move(surroundings)) {
   CHECK(!deployment.endpoints.empty());
 }
 
@@ -165,15 +188,16 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
   launch_.reset();
   auto launched =
       launch_variant(deployment_, variant, {.log_folder = log_folder_, .launch_id = launch_id, .progress = log_});
-  if (!launched) return tl::unexpected(launched.error());
-  launch_ = std::move(*launched);
-  std::vector<std::string> bodies{deployment_.request.extra};
-  for (std::size_t i = 0; i < variant.size(); ++i) {
-    const SwitchSpec& spec = deployment_.switches[i];
-    bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
+  if (!launched) {
+    const auto around = surroundings_ ? surroundings_() : Result<void>{};
+    if (!around) return tl::unexpected(LaunchFailure{LaunchFailure::Kind::environment, around.error().message});
+    return tl::unexpected(launched.error());
   }
+  launch_ = std::move(*launched);
   client_ = std::make_unique<EndpointClient>(deployment_.endpoints.front(), launch_->urls().front(),
-                                             deployment_.request, bodies);
+                                             deployment_.request, request_bodies(deployment_, variant));
+  // Once: a variant serves the same weights.
+  if (served_model_.name.empty()) served_model_ = client_->served_model();
   return launch_->ready_s();
 }
 

@@ -26,6 +26,12 @@ class World {
   /// False when a process of the running variant has ended; `why` then holds its last log lines.
   virtual bool alive(std::string& why) = 0;
   virtual Result<void> stop() = 0;
+  /// What the server last said of its model; both empty when it said nothing.
+  struct ServedModel {
+    std::string name;
+    std::string hash;
+  };
+  virtual ServedModel served_model() { return {}; }
   /// Seconds on a clock that never goes back.
   virtual double now_s() = 0;
 };
@@ -37,6 +43,8 @@ class EndpointClient {
   EndpointClient(const EndpointSpec& endpoint, const std::string& url, const RequestSpec& request,
                  const std::vector<std::string>& bodies);
   Reply ask(const Ask& ask, double timeout_s);
+  /// The model's name by /v1/models and its hash by /server_info, where the server has these.
+  World::ServedModel served_model();
 
  private:
   std::string model(double timeout_s);
@@ -52,22 +60,32 @@ class EndpointClient {
 /// The real world: processes of the deployment, HTTP.
 class LaunchedWorld final : public World {
  public:
+  /// `surroundings`, if there: what the launches need besides their own processes; a launch that fails while it has an
+  /// error is an environment failure.
   LaunchedWorld(const Deployment& deployment, std::filesystem::path log_folder,
-                std::function<void(const std::string&)> log);
+                std::function<void(const std::string&)> log, std::function<Result<void>()> surroundings = {});
   ~LaunchedWorld() override;
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
   Reply ask(const Ask& ask, double timeout_s) override;
   bool alive(std::string& why) override;
   Result<void> stop() override;
+  ServedModel served_model() override { return served_model_; }
   double now_s() override;
 
  private:
   const Deployment& deployment_;
   std::filesystem::path log_folder_;
   std::function<void(const std::string&)> log_;
+  std::function<Result<void>()> surroundings_;
   std::unique_ptr<Launch> launch_;
   std::unique_ptr<EndpointClient> client_;
+  ServedModel served_model_;
 };
+
+/// The JSON objects that a variant merges into each request: the deployment's own, then those of the sides.
+std::vector<std::string> request_bodies(const Deployment& deployment, const Variant& variant);
+/// One object of them, later ones win; "" when nothing is in them.
+std::string merge_bodies(const std::vector<std::string>& bodies);
 
 /// The body of a request as it is sent, for reproduction scripts and tests.
 std::string request_body(const Ask& ask, const std::string& model, const RequestSpec& request,

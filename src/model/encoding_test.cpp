@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "model/config.h"
@@ -163,7 +164,7 @@ TEST(PhantomEncoding, BadMessagesAreRefused) {
 }
 
 TEST(PhantomEncoding, BadVocabulariesAreRefused) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "plumb_encoding_test";
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("plumb_encoding_test" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "vocab.json").string();
   std::ifstream file(kSource / "phantom/vocab.json");

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/sha256.h"
 #include "model/v4_rules.h"
@@ -422,7 +423,8 @@ TEST(V4Rules, OddHistoriesAreWarnedOf) {
 }
 
 TEST(V4Profiles, AreDetectedByTheCheckpoint) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "plumb_v4_profile_test";
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("plumb_v4_profile_test" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder / "encoding");
   const auto write = [&](const char* name, const std::string& text) { std::ofstream(folder / name) << text; };
   const std::string plain = R"({"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4"})";

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "base/rng.h"
 #include "model/encoding.h"
@@ -16,11 +17,12 @@ using Ids = std::vector<std::int32_t>;
 
 const std::filesystem::path kGolden = std::filesystem::path(PLUMB_SOURCE_DIR) / "tests/golden/tokenizer";
 
-// A checkpoint folder as far as an encoding looks at it.
+// A checkpoint folder as far as an encoding looks at it. Tests run as processes side by side: each has its own.
 class Folder {
  public:
-  explicit Folder(const char* name, const std::string& config = R"({"architectures": ["DeepseekV4ForCausalLM"]})")
-      : path(std::filesystem::path(testing::TempDir()) / name) {
+  explicit Folder(const std::string& name,
+                  const std::string& config = R"({"architectures": ["DeepseekV4ForCausalLM"]})")
+      : path(std::filesystem::path(testing::TempDir()) / (name + std::to_string(::getpid()))) {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
     std::filesystem::copy_file(kGolden / "tokenizer.json", path / "tokenizer.json");

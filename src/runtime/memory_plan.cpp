@@ -96,6 +96,8 @@ std::optional<Rejection> refuse_request(const GenerateRequest& request, const Ru
     if (id < 0 || id >= vocab_size)
       return invalid(fmt::format("token id {} is outside the vocabulary of {}", id, vocab_size));
   if (auto refused = refuse_sampling(request.sampling, vocab_size)) return refused;
+  if (!request.settings.agrees_at_launch(plan.launch))
+    return invalid("a switch that is decided at launch has another setting than at launch");
   const std::int64_t limit = plan.max_context_tokens;
   if (prompt > limit || request.max_tokens > limit - prompt)
     return too_long(fmt::format("{} prompt tokens and max_tokens {} exceed the context of {} tokens", prompt,

@@ -6,11 +6,12 @@
 #include <limits>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "engine/state.h"
+#include "runtime/solo.h"
 
 namespace plumb {
 namespace {
@@ -23,13 +24,6 @@ constexpr int kLeastHits = 3;
 constexpr std::uint64_t kWorlds = 12;
 constexpr int kLeastHits = 20;
 #endif
-
-struct Reply {
-  std::vector<TokenScore> prompt;
-  std::vector<TokenScore> tokens;
-  Finish reason{};
-  Usage usage;
-};
 
 class WaitingSink final : public TokenSink {
  public:
@@ -93,13 +87,10 @@ std::vector<std::int32_t> random_prompt(Rng& rng, int count) {
   return prompt;
 }
 
-// What a request gives on its own, cold, in one pass, with the same attention switch.
-Reply cold_solo(GenerateRequest request) {
-  EXPECT_TRUE(request.settings.set("prefix_cache", "off"));
-  EXPECT_TRUE(request.settings.set("prefill.chunked", "off"));
-  EXPECT_TRUE(request.settings.set("indexer.fused", "off"));
-  static const auto runtime = tiny_runtime();
-  return send(*runtime, request)->wait();
+// What a request gives on its own, cold.
+Reply cold_solo(const GenerateRequest& request) {
+  static Engine engine = solo_engine(tiny_model(), {});
+  return run_solo(engine, request);
 }
 
 void expect_same(const Reply& got, const Reply& want, const std::string& what) {
@@ -111,6 +102,12 @@ void expect_same(const Reply& got, const Reply& want, const std::string& what) {
   EXPECT_EQ(got.prompt.size(), want.prompt.size()) << what;
   EXPECT_TRUE(got.prompt == want.prompt) << what;
   EXPECT_EQ(got.reason, want.reason) << what;
+}
+
+void set_request_switches(Settings& settings, Rng& rng) {
+  for (const Switch& entry : kSwitches) {
+    if (entry.scope == Scope::request) CHECK(settings.set(entry.name, rng.below(2) == 0 ? "off" : "on"));
+  }
 }
 
 // Random worlds: prompts that fork from one another at any offset, any switch settings and chunk size, sent one after
@@ -125,8 +122,8 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
                                        .pool_tokens = rng.between(700, 3000)});
     std::vector<std::vector<std::int32_t>> seen{random_prompt(rng, 300)};
     Settings usual;  // most requests of a world agree, or none would find another's prefix
-    for (const Switch& entry : kSwitches)
-      ASSERT_TRUE(usual.set(entry.name, entry.name == "prefix_cache" || rng.below(2) == 0 ? "on" : "off"));
+    set_request_switches(usual, rng);
+    ASSERT_TRUE(usual.set("prefix_cache", "on"));
     std::vector<std::pair<GenerateRequest, std::shared_ptr<WaitingSink>>> sent;
     for (int i = 0; i < 10; ++i) {
       GenerateRequest request;
@@ -141,10 +138,7 @@ TEST(Runtime, CrowdsChunksAndHitsChangeNoBit) {
       request.top_logprobs = 4;
       request.prompt_logprobs = rng.below(5) == 0;
       request.settings = usual;
-      if (rng.below(4) == 0) {
-        for (const Switch& entry : kSwitches)
-          ASSERT_TRUE(request.settings.set(entry.name, rng.below(2) == 0 ? "off" : "on"));
-      }
+      if (rng.below(4) == 0) set_request_switches(request.settings, rng);
       sent.emplace_back(request, send(*runtime, request));
       seen.push_back(request.prompt);
       if (rng.below(3) == 0) continue;
@@ -280,7 +274,10 @@ TEST(Runtime, WhatItCannotServeIsRefusedWithTheNumbers) {
   EXPECT_NE(with({.repetition_penalty = 0}).find("above 0"), std::string::npos);
   EXPECT_NE(with({.logit_bias = {{256, 1.0f}}}).find("vocabulary"), std::string::npos);
   EXPECT_NE(with({.logit_bias = {{1, 101.0f}}}).find("-100 to 100"), std::string::npos);
-  EXPECT_EQ(runtime->stats().rejected, 13u);
+  GenerateRequest other_launch{.prompt = {1}, .max_tokens = 1};
+  ASSERT_TRUE(other_launch.settings.set("kv.fp8", "on"));
+  EXPECT_EQ(refused(other_launch).kind, Rejection::Kind::invalid);
+  EXPECT_EQ(runtime->stats().rejected, 14u);
 }
 
 TEST(Runtime, APlanThatDoesNotFitTheMachineIsRefusedWithTheNumbers) {
@@ -360,6 +357,49 @@ TEST(Runtime, CancellingFreesEveryPage) {
   }
   EXPECT_EQ(stats.pages_used, 0);
   EXPECT_EQ(stats.cancelled, 8u);
+}
+
+// Clients on threads of their own submit, cancel and ask for statistics while passes run on two threads. What was not
+// cancelled is right; at the end nothing is held.
+TEST(Runtime, ManyClientsAtOnceDoNotDisturbEachOther) {
+  auto made = make_generator(tiny_model(), std::make_shared<ThreadPool>(2),
+                             {.max_context_tokens = 500, .max_running = 4, .pool_tokens = 700});
+  ASSERT_TRUE(made);
+  Generator& runtime = **made;
+  struct Sent {
+    GenerateRequest request;
+    std::shared_ptr<WaitingSink> sink;
+  };
+  std::vector<std::vector<Sent>> sent(3);
+  std::vector<std::thread> clients;
+  for (std::uint64_t client = 0; client < sent.size(); ++client)
+    clients.emplace_back([&runtime, &mine = sent[client], client] {
+      Rng rng{client};
+      for (int i = 0; i < 5; ++i) {
+        GenerateRequest request{.prompt = random_prompt(rng, static_cast<int>(rng.between(1, 200))),
+                                .max_tokens = rng.between(1, 60),
+                                .sampling = {.seed = rng.next()},
+                                .top_logprobs = 1,
+                                .settings = Settings::defaults()};
+        auto sink = std::make_shared<WaitingSink>();
+        const auto id = runtime.submit(request, sink);
+        ASSERT_TRUE(id);
+        mine.push_back({request, sink});
+        if (rng.below(3) == 0) {
+          sink->wait_for_tokens(1);
+          runtime.cancel(*id);
+        }
+        EXPECT_LE(runtime.stats().running, 4);
+        if (rng.below(2) == 0) sink->wait();
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  for (const auto& mine : sent)
+    for (const Sent& each : mine) {
+      const Reply got = each.sink->wait();
+      if (got.reason == Finish::cancelled) continue;
+      expect_same(got, cold_solo(each.request), "a client's reply");
+    }
 }
 
 TEST(Runtime, DestructionCancelsWhatIsUnderWay) {

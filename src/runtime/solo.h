@@ -3,11 +3,13 @@
 // For tests only: what a request gives on its own, computed in the plainest way.
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/local_sequence.h"
-#include "runtime/generator.h"
+#include "runtime/runtime.h"
 #include "runtime/sampler.h"
 
 namespace plumb {
@@ -26,6 +28,11 @@ inline Settings reference_of(const Settings& settings) {
   for (const Switch& entry : kSwitches)
     if (entry.op_budget.metric == Metric::exact) CHECK(reference.set(entry.name, "off"));
   return reference;
+}
+
+/// An engine for `run_solo` that must give the same bits as any runtime made from these options.
+inline Engine solo_engine(std::shared_ptr<const Model> model, const RuntimeOptions& options) {
+  return Engine(std::move(model), std::make_shared<InlineExecutor>(), options.backend, reference_of(options.launch));
 }
 
 /// A cold run: the prompt in one pass, then one token a pass; no pool, cache, batch or scheduler.

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/rng.h"
 
@@ -19,7 +20,8 @@ const Encoding& phantom() {
 
 const Encoding& v4() {
   static const auto loaded = [] {
-    const auto folder = std::filesystem::path(testing::TempDir()) / "plumb_chat_render_test";
+    const auto folder =
+        std::filesystem::path(testing::TempDir()) / ("plumb_chat_render_test" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder);
     std::filesystem::copy_file(kSource / "tests/golden/tokenizer/tokenizer.json", folder / "tokenizer.json",
                                std::filesystem::copy_options::overwrite_existing);

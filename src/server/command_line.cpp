@@ -1,13 +1,22 @@
 #include "server/command_line.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <limits>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "switches/backend.h"
 
@@ -46,6 +55,54 @@ int unknown_command(const CLI::App& app, std::string_view name) {
   return kExitError;
 }
 
+// The number of a stream that was closed goes to the next file that is opened, and what is printed would end up in it.
+// A standard output that cannot be written takes its place, so that the end of the command notices.
+void occupy_standard_streams() {
+  for (const int number : {0, 1, 2})
+    if (::fcntl(number, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", number == 2 ? O_WRONLY : O_RDONLY);  // the lowest free number is this one
+}
+
+std::terminate_handler default_terminate = nullptr;
+
+// Memory that runs out in any thread ends the process in one line and with the exit code of every error: a dump of the
+// process tells nobody more.
+[[noreturn]] void end_for_want_of_memory() {
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view kMessage = "plumb: out of memory: give the process more, or ask for less at a time\n";
+    (void)!::write(2, kMessage.data(), kMessage.size());
+    ::_exit(kExitError);
+  } catch (...) {
+    default_terminate();
+  }
+  default_terminate();
+  std::abort();
+}
+
+int parse_and_run(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  const bool help = first == "help";
+  const std::string_view name = help ? std::string_view(argc > 2 ? argv[2] : "") : first;
+  CLI::App* const command = find_command(app, name);
+  if (!name.empty() && !name.starts_with('-') && command == nullptr) return unknown_command(app, name);
+  if (help) {
+    fmt::print("{}", command == nullptr ? app.help() : command->help());
+    return kExitClean;
+  }
+  app.failure_message([&](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("{}: {}; {}{}{} --help explains\n", app.get_name(), e.what(), app.get_name(),
+                       command == nullptr ? "" : " ", command == nullptr ? "" : command->get_name());
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? kExitClean : kExitError;
+  }
+  return exit_code;
+}
+
 }  // namespace
 
 CLI::Option* takes_whole(CLI::Option* option, std::int64_t least, std::int64_t most) {
@@ -66,21 +123,23 @@ CLI::Option* takes_backend(CLI::Option* option) {
 }
 
 int run_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  const bool help = first == "help";
-  const std::string_view name = help ? std::string_view(argc > 2 ? argv[2] : "") : first;
-  CLI::App* const command = find_command(app, name);
-  if (!name.empty() && !name.starts_with('-') && command == nullptr) return unknown_command(app, name);
-  if (help) {
-    fmt::print("{}", command == nullptr ? app.help() : command->help());
-    return kExitClean;
-  }
+  occupy_standard_streams();
+  if (default_terminate == nullptr) default_terminate = std::set_terminate(end_for_want_of_memory);
+  int code = kExitError;
+  std::string reason;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitClean : kExitError;
+    code = parse_and_run(app, argc, argv, exit_code);
+  } catch (const std::bad_alloc&) {
+    end_for_want_of_memory();
+  } catch (const std::system_error& e) {
+    if (std::ferror(stdout) == 0) throw;
+    reason = e.code().message();
   }
-  return exit_code;
+  // std::cout keeps nothing back: it writes into the same buffer.
+  if (std::fflush(stdout) != 0) reason = std::strerror(errno);
+  if (std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "{}: standard output cannot be written{}{}\n", app.get_name(), reason.empty() ? "" : ": ", reason);
+  return kExitError;
 }
 
 }  // namespace plumb::server

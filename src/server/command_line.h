@@ -24,7 +24,7 @@ CLI::Option* takes_backend(CLI::Option* option);
 
 /// Parses a command line `PROGRAM COMMAND ...` and runs the command. `help` prints the help, `help COMMAND` that of the
 /// command. Returns `exit_code`, as the command's callback left it, or 3 with a message on stderr when the command is
-/// unknown or its options are refused.
+/// unknown, its options are refused, or standard output could not be written to its end.
 int run_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code);
 
 }  // namespace plumb::server

@@ -12,6 +12,7 @@
 
 #include "server/generation.h"
 #include "server/http_text.h"
+#include "server/request_head.h"
 
 namespace plumb::server {
 
@@ -160,23 +161,39 @@ void Connection::received(const ErrorCode& ec, std::size_t bytes) {
 }
 
 void Connection::parse() {
-  if (input_->buffer.size() > 0 && !std::exchange(request_begun_, true)) arm(server_.http.request_timeout);
-  while (input_->buffer.size() > 0 && !input_->parser->is_done()) {
+  boost::beast::flat_buffer& buffer = input_->buffer;
+  auto& parser = *input_->parser;
+  const auto unread = [&buffer] {
+    return std::string_view(static_cast<const char*>(buffer.data().data()), buffer.size());
+  };
+  if (!request_begun_) buffer.consume(empty_lines_before(unread()));
+  if (!request_begun_ && unread() == "\r") return;  // half of an empty line
+  if (buffer.size() > 0 && !std::exchange(request_begun_, true)) arm(server_.http.request_timeout);
+  while (buffer.size() > 0 && !parser.is_done()) {
+    // The parser takes a head only when it is complete, so all of it is still there.
+    if (!parser.is_header_done() && has_folded_line(unread()))
+      return refuse(http_error(400, "invalid_http", "a line of the header is folded over two"));
     ErrorCode ec;
-    const std::size_t used = input_->parser->put(input_->buffer.data(), ec);
-    input_->buffer.consume(used);
+    const std::size_t used = parser.put(buffer.data(), ec);
+    buffer.consume(used);
+    if (parser.is_header_done())
+      if (const auto refused = refused_head(parser.get())) return refuse(*refused);
     if (ec == http::error::need_more) break;
-    if (ec) {
-      request_at_ = std::chrono::steady_clock::now();
-      ++request_number_;
-      state_ = State::answering;
-      return send_reply(error_reply(parse_error(ec, server_.http)));
-    }
+    if (ec) return refuse(parse_error(ec, server_.http));
   }
-  if (input_->parser->is_done()) return dispatch();
-  const bool waits = input_->parser->is_header_done() && input_->parser->get().version() >= 11 &&
-                     boost::beast::iequals(input_->parser->get()[http::field::expect], "100-continue");
+  if (parser.is_done()) return dispatch();
+  const bool waits = parser.is_header_done() && parser.get().version() >= 11 &&
+                     boost::beast::iequals(parser.get()[http::field::expect], "100-continue");
   if (waits && !std::exchange(continue_sent_, true)) write("HTTP/1.1 100 Continue\r\n\r\n");
+}
+
+// The answer to what is no request, after which nobody can tell where the next one begins: the connection is closed.
+void Connection::refuse(const ApiError& error) {
+  request_at_ = std::chrono::steady_clock::now();
+  ++request_number_;
+  state_ = State::answering;
+  keep_alive_ = false;
+  send_reply(error_reply(error));
 }
 
 void Connection::dispatch() {
@@ -189,7 +206,7 @@ void Connection::dispatch() {
 
   const std::string_view target(message.target().data(), message.target().size());
   HttpRequest request{.method = std::string(message.method_string()),
-                      .path = percent_decode(target.substr(0, target.find('?'))),
+                      .path = percent_decode(path_of_target(target)),
                       .body = std::move(message.body())};
   method_label_ = method_label(message);
   route_ = Service::route_label(request.path);
@@ -330,11 +347,7 @@ void Connection::disarm() {
 
 void Connection::timed_out() {
   if (state_ != State::reading || !request_begun_) return lost();
-  state_ = State::answering;
-  ++request_number_;
-  request_at_ = std::chrono::steady_clock::now();
-  keep_alive_ = false;
-  send_reply(error_reply(http_error(408, "request_timeout", "the request did not arrive in time")));
+  refuse(http_error(408, "request_timeout", "the request did not arrive in time"));
 }
 
 void Connection::close() {

@@ -68,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void received(const ErrorCode& ec, std::size_t bytes);
   void begin_request();
   void parse();
+  void refuse(const ApiError& error);
   void dispatch();
   void lost();
 

@@ -1,6 +1,7 @@
 #include "server/http_server.h"
 
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -114,7 +115,13 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const HttpOptions& http, S
   if (const auto listening = impl->listen(); !listening) return tl::unexpected(listening.error());
   impl->accept();
   Impl* const raw = impl.get();
-  for (int i = 0; i < http.io_threads; ++i) raw->threads.emplace_back([raw] { raw->io.run(); });
+  try {
+    for (int i = 0; i < http.io_threads; ++i) raw->threads.emplace_back([raw] { raw->io.run(); });
+  } catch (const std::system_error& e) {
+    raw->io.stop();
+    for (std::thread& thread : raw->threads) thread.join();
+    return error("{} threads for connections cannot be started: {}", http.io_threads, e.code().message());
+  }
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 

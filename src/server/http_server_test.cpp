@@ -389,7 +389,7 @@ TEST_F(HttpServerTest, SwitchesTellSettingCountsAndBudgets) {
     EXPECT_EQ(entry["name"], kSwitches[i].name);
     EXPECT_EQ(entry["setting"], service_.limits.settings.describe(i));
     EXPECT_EQ(entry["by_default"], kSwitches[i].by_default);
-    EXPECT_EQ(entry["scope"], "request");
+    EXPECT_EQ(entry["scope"], kSwitches[i].scope == Scope::request ? "request" : "launch");
     EXPECT_EQ(entry["op_budget"]["bound"], kSwitches[i].op_budget.bound);
     EXPECT_TRUE(entry["counts"]["on"].is_number() && entry["counts"]["off"].is_number());
     EXPECT_EQ(entry["shift"], kSwitches[i].shift);
@@ -521,7 +521,7 @@ TEST_F(HttpServerTest, Http10StreamsEndWithTheConnection) {
 TEST_F(HttpServerTest, ExpectContinueIsAnswered) {
   Client client(port());
   const std::string body = R"({"prompt":"x"})";
-  client.send("POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_EQ(client.receive(true).status, 100);
   client.send(body);
@@ -576,12 +576,57 @@ TEST_F(HttpServerTest, OversizedBodiesAndHeadersAreRefused) {
   EXPECT_EQ(declared.status, 413);
   EXPECT_EQ(code_of(declared), "body_too_large");
   Client chunked(port());
-  chunked.send("POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + std::string(2048, 'x') +
-               "\r\n");
+  chunked.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" +
+               std::string(2048, 'x') + "\r\n");
   EXPECT_EQ(chunked.receive().status, 413);
   const Answer header = Client(port()).request("GET", "/health", "", "X-Long: " + std::string(20000, 'x') + "\r\n");
   EXPECT_EQ(header.status, 431);
   EXPECT_EQ(code_of(header), "header_too_large");
+}
+
+// A body in a coding that is not known must not be read as the next request.
+TEST_F(HttpServerTest, ABodyOfUnknownCodingIsNotTheNextRequest) {
+  const std::string hidden = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+  for (const auto& [coding, status] : {std::pair("chunked, chunked", 400),
+                                       {"chunked, identity", 400},
+                                       {"gzip", 400},
+                                       {"identity", 400},
+                                       {"xchunked", 400},
+                                       {"gzip, chunked", 501}}) {
+    Client client(port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + std::string(coding) + "\r\n\r\n" +
+                hidden);
+    const Answer answer = client.receive();
+    EXPECT_EQ(answer.status, status) << coding;
+    EXPECT_EQ(answer.headers.at("connection"), "close");
+    EXPECT_TRUE(client.receive_end());
+    EXPECT_EQ(client.buffered(), "") << coding;
+  }
+  EXPECT_TRUE(generator_.seen().empty());
+}
+
+TEST_F(HttpServerTest, WhatHttpForbidsIsRefusedAndWhatItAllowsIsServed) {
+  const auto status_of = [this](const std::string& text) {
+    Client client(port());
+    client.send(text);
+    const Answer answer = client.receive();
+    EXPECT_TRUE(client.receive_end()) << text;
+    return answer.status;
+  };
+  const std::string get = "GET /health HTTP/1.1\r\n";
+  EXPECT_EQ(status_of(get + "\r\n"), 400);
+  EXPECT_EQ(status_of(get + "Host: a\r\nHost: b\r\n\r\n"), 400);
+  EXPECT_EQ(status_of(get + "Host: a\r\nX: b\r\n c\r\n\r\n"), 400);
+  EXPECT_EQ(status_of(get + "Host: a\r\nContent-Encoding: gzip\r\n\r\n"), 415);
+  EXPECT_EQ(status_of(get + "Host: a\r\nExpect: tea\r\n\r\n"), 417);
+  EXPECT_EQ(status_of("POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: tea\r\nContent-Length: 9\r\n\r\n"), 417);
+
+  Client client(port());
+  client.send("\r\n\r");
+  std::this_thread::sleep_for(milliseconds(20));
+  client.send("\nGET http://any:1/health?x HTTP/1.1\r\nHost: any:1\r\n\r\n\r\n");
+  EXPECT_EQ(client.receive().status, 200);
+  EXPECT_EQ(client.request("POST", "/v1/completions", R"({"prompt":"x"})").status, 200);
 }
 
 TEST_F(HttpServerTest, ALargeBodyWithinTheLimitArrives) {
@@ -592,7 +637,7 @@ TEST_F(HttpServerTest, ALargeBodyWithinTheLimitArrives) {
 
 TEST_F(HttpServerTest, SlowRequestsTimeOut) {
   Client slow_body(port());
-  slow_body.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+  slow_body.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
   const Answer answer = slow_body.receive();
   EXPECT_EQ(answer.status, 408);
   EXPECT_EQ(code_of(answer), "request_timeout");

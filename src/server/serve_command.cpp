@@ -6,6 +6,7 @@
 #include <csignal>
 #include <exception>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -95,6 +96,14 @@ std::shared_ptr<spdlog::logger> stderr_logger() {
   return logger;
 }
 
+// "attention.split_k=on prefix_cache=off"
+std::string shown_settings(const Settings& settings) {
+  std::string out;
+  for (std::size_t i = 0; i < kSwitchCount; ++i)
+    out += fmt::format("{}{}={}", i == 0 ? "" : " ", kSwitches[i].name, settings.describe(i));
+  return out;
+}
+
 std::vector<std::pair<std::string, std::string>> shown_arguments(const ServeOptions& options) {
   const auto number = [](std::int64_t x) { return x == 0 ? std::string("auto") : std::to_string(x); };
   return {{"model", options.model},
@@ -151,7 +160,7 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   if (!server) return tl::unexpected(server.error());
   spdlog::info("serving {} (hash {}, context {} tokens) on http://{}:{} with {}",
                options.served_model_name.value_or(model->info.name), model->info.hash, model->info.max_context,
-               options.host, (*server)->port(), settings->key());
+               options.host, (*server)->port(), shown_settings(*settings));
   signal.wait();
   spdlog::info("stopping");
   (*server)->stop(kStopGrace);
@@ -165,7 +174,8 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   app.add_option("--host", options.host, "address to listen on")->capture_default_str();
   takes_whole(app.add_option("--port", options.port, "port to listen on; 0: any free one")->capture_default_str(), 0,
               65535);
-  app.add_option("--role", options.role, "unified, prefill or decode")->capture_default_str();
+  app.add_option("--role", options.role, "unified: prefill and decode in one server, the only one so far")
+      ->capture_default_str();
   takes_backend(app.add_option("--backend", options.backend, "who computes: cpu (f32) or ref (f64, the meaning)")
                     ->capture_default_str());
   app.add_option("--set", options.sets, "a switch of the launch: NAME=on|off[@LAYERS]; may be repeated")
@@ -175,17 +185,21 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
           ->capture_default_str(),
       -1, kMaxInt);
   app.add_option("--served-model-name", options.served_model_name,
-                 "model id; requests for another one are refused with 404");
+                 "model id; requests that name another one are refused with 404. Without it any name is taken");
   takes_whole(app.add_option("--max-connections", options.max_connections, "open connections; more get a 503")
                   ->capture_default_str(),
               1, kMostConnections);
   takes_whole(app.add_option("--threads", options.threads, "threads that compute; 0: all cores"), 0, kMaxInt);
-  takes_whole(app.add_option("--max-context", options.max_context, "tokens of a request, prompt and completion"), 0,
+  takes_whole(app.add_option("--max-context", options.max_context,
+                             "tokens of a request, prompt and completion; 0: as many as the model's config allows"),
+              0, kMaxInt64);
+  takes_whole(app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass; 0: the default"), 0,
               kMaxInt64);
-  takes_whole(app.add_option("--chunk-tokens", options.chunk_tokens, "prompt tokens of one pass"), 0, kMaxInt64);
-  takes_whole(app.add_option("--max-running", options.max_running, "sequences computed together"), 0, kMaxInt);
-  takes_whole(app.add_option("--max-queue", options.max_queue, "sequences that may wait"), 0, kMaxInt);
-  takes_whole(app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept"), 0, kMaxInt64);
+  takes_whole(app.add_option("--max-running", options.max_running, "sequences computed together; 0: the default"), 0,
+              kMaxInt);
+  takes_whole(app.add_option("--max-queue", options.max_queue, "sequences that may wait; 0: the default"), 0, kMaxInt);
+  takes_whole(app.add_option("--pool-tokens", options.pool_tokens, "tokens whose state is kept; 0: twice the context"),
+              0, kMaxInt64);
 }
 
 Result<Settings> launch_settings(const std::vector<std::string>& sets) {
@@ -204,9 +218,12 @@ int run_serve(const ServeOptions& options, const ModelLoader& load) {
   try {
     const auto served = serve(options, load);
     if (served) return kExitClean;
-    spdlog::error("{}", served.error().message);
+    fmt::print(stderr, "plumb: {}\n", served.error().message);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr,
+               "plumb: out of memory: give the process more, or lower --pool-tokens, --max-running or --max-context\n");
   } catch (const std::exception& e) {
-    spdlog::error("{}", e.what());
+    fmt::print(stderr, "plumb: {}\n", e.what());
   }
   return kExitError;
 }

@@ -66,6 +66,15 @@ TEST(ServeCommand, OptionsAreTheDesigns) {
   EXPECT_EQ(options.max_context, 64);
 }
 
+TEST(ServeCommand, TheHelpSaysWhatZeroMeans) {
+  CLI::App app;
+  ServeOptions options;
+  add_serve_options(app, options);
+  for (const char* name :
+       {"--port", "--threads", "--max-context", "--chunk-tokens", "--max-running", "--max-queue", "--pool-tokens"})
+    EXPECT_NE(app.get_option(name)->get_description().find("0: "), std::string::npos) << name;
+}
+
 TEST(ServeCommand, SetsApplyInOrderOverTheDefaults) {
   const auto settings = launch_settings({"prefix_cache=off", "attention.split_k=off", "attention.split_k=on@3"});
   ASSERT_TRUE(settings);
@@ -91,6 +100,8 @@ TEST(ServeCommand, BadInputEndsWithThreeAndSaysWhy) {
     throw std::runtime_error("out of luck");
   };
   EXPECT_NE(message_of({.model = "m", .port = 0}, throws).find("out of luck"), std::string::npos);
+  const auto too_large = [](const ServeOptions&, const Settings&) -> Result<ServedModel> { throw std::bad_alloc(); };
+  EXPECT_NE(message_of({.model = "m", .port = 0}, too_large).find("out of memory"), std::string::npos);
 }
 
 TEST(ServeCommand, ServesUntilASignalThenFinishesAndEndsClean) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "server/http_server.h"
 #include "server/test_support.h"
@@ -15,7 +16,7 @@ using Json = nlohmann::ordered_json;
 const std::filesystem::path kSource = PLUMB_SOURCE_DIR;
 
 std::unique_ptr<Encoding> v4_encoding() {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "plumb_v4_server_test";
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("plumb_v4_server_test" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   std::filesystem::copy_file(kSource / "tests/golden/tokenizer/tokenizer.json", folder / "tokenizer.json",
                              std::filesystem::copy_options::overwrite_existing);

@@ -21,16 +21,14 @@ Result<Backend> parse_backend(std::string_view name);
 ///   template <>
 ///   inline constexpr auto kCpuTwin<&linear_ref> = &linear_cpu;   // same type
 ///
-/// null: the op has no twin, and both backends run the reference.
+/// An op without a twin: both backends run the reference.
 template <auto* Reference>
-inline constexpr decltype(Reference) kCpuTwin = nullptr;
+inline constexpr auto kCpuTwin = Reference;
 
-/// An op on a backend: the reference itself, or its twin where there is one.
+/// An op on a backend: the reference itself, or its twin.
 template <auto* Reference>
 constexpr decltype(Reference) on_backend(Backend backend) {
-  if constexpr (kCpuTwin<Reference> != nullptr)
-    if (backend == Backend::cpu) return kCpuTwin<Reference>;
-  return Reference;
+  return backend == Backend::cpu ? kCpuTwin<Reference> : Reference;
 }
 
 }  // namespace plumb

@@ -39,11 +39,15 @@ std::vector<float> expected(const std::vector<float>& a, const std::vector<float
   row([&](std::size_t i) { return math::exp32(a[i]); });
   row([&](std::size_t i) { return i < count ? a[i] : 0.0f; });
   row([&](std::size_t i) { return i < count ? a[i] : untouched; });
-  float tree[16];
-  std::copy(a.begin(), a.end(), tree);
-  for (int half = 8; half > 0; half /= 2)
-    for (int i = 0; i < half; ++i) tree[i] += tree[i + half];
-  row([&](std::size_t) { return tree[0]; });
+  const auto tree = [](const auto& lane) {
+    float sums[16];
+    for (std::size_t i = 0; i < 16; ++i) sums[i] = lane(i);
+    for (int half = 8; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+    return sums[0];
+  };
+  row([&](std::size_t) { return tree([&](std::size_t l) { return a[l]; }); });
+  row([&](std::size_t i) { return tree([&](std::size_t l) { return std::fma(a[l], b[i], c[l]); }); });
   return want;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -34,7 +35,8 @@ struct CompressorState {
 /// state  what the positions before the pass left behind; only read
 /// norm   [width] f32 · table [windows, rope_dim/2, 2] f64: cos and sin of each row's position, as rope takes it
 /// rows   [windows, width] f32: windows first_window .. , each of which must end inside the pass
-/// An absent previous window has s = -inf and so weight exactly 0. f64; pooled and normed rows are rounded to f32.
+/// An absent previous window has s = -inf and so weight exactly 0. f64 (ref) or f32 (cpu); pooled and normed rows
+/// are rounded to f32.
 /// Source: model specification 3.6 and 4.
 struct Compressor {
   View<const float, 2> k;
@@ -49,6 +51,10 @@ struct Compressor {
   View<float, 2> rows;
 };
 void compressor_ref(const Compressor& a);
+void compressor_cpu(const Compressor& a);
+
+template <>
+inline constexpr auto kCpuTwin<&compressor_ref> = &compressor_cpu;
 
 /// A stored key and gate row.
 struct CompressorItem {
@@ -59,8 +65,8 @@ struct CompressorItem {
 using PoolChannels = void (*)(const CompressorItem* items, std::int64_t item_count, std::int64_t first,
                               std::int64_t count, float* pooled);
 inline constexpr std::int64_t kPoolChannels = 16;
-/// What all sides share: finds each window's items, pools them with `pool`, norms and rotates the rows.
-void compress_rows(const Compressor& a, PoolChannels pool);
+/// What all sides share: finds each window's items, pools them with `pool`, norms and rotates the rows on `backend`.
+void compress_rows(const Compressor& a, PoolChannels pool, Backend backend = Backend::ref);
 
 /// Moves `state` from first_position to first_position + tokens. k, s, rate as in Compressor.
 struct CompressorCarry {

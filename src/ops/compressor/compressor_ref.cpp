@@ -67,7 +67,7 @@ void position_bias_ref(const PositionBias& a) {
   }
 }
 
-void compress_rows(const Compressor& a, PoolChannels pool) {
+void compress_rows(const Compressor& a, PoolChannels pool, Backend backend) {
   const std::int64_t width = a.rows.extent(1);
   const bool overlapping = a.k.extent(1) == 2 * width;
   const std::int64_t item_count = overlapping ? 2 * a.rate : a.rate;
@@ -81,8 +81,9 @@ void compress_rows(const Compressor& a, PoolChannels pool) {
     for (std::int64_t j = 0; j < item_count; ++j) items[j] = item(a, window, j, overlapping, width);
     for (std::int64_t c = 0; c < width; c += kChannels)
       pool(items, item_count, c, std::min(kChannels, width - c), row.data());
-    rms_norm_ref({.x = row, .weight = a.norm, .eps = a.eps, .out = row});
-    rope_ref({.x = View<float, 3>(row.data(), {1, 1, width}), .table = a.table.rows(i, i + 1), .inverse = false});
+    on_backend<&rms_norm_ref>(backend)({.x = row, .weight = a.norm, .eps = a.eps, .out = row});
+    on_backend<&rope_ref>(backend)(
+        {.x = View<float, 3>(row.data(), {1, 1, width}), .table = a.table.rows(i, i + 1), .inverse = false});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -48,7 +49,7 @@ struct State {
 
 // Rows of all windows, tokens cut into chunks of `chunk`; the state it ends with in `state`.
 std::vector<float> stream(const Case& c, std::vector<float>& k, std::vector<float>& s, const std::vector<float>& norm,
-                          std::int64_t chunk, State& state) {
+                          std::int64_t chunk, State& state, Backend backend) {
   std::vector<float> rows;
   for (std::int64_t first = 0; first < c.tokens; first += chunk) {
     const std::int64_t count = std::min(chunk, c.tokens - first), windows = (first + count) / c.rate - first / c.rate;
@@ -58,16 +59,16 @@ std::vector<float> stream(const Case& c, std::vector<float>& k, std::vector<floa
     std::vector<double> angles(static_cast<std::size_t>(windows * 4));
     const View<double, 3> table(angles.data(), {windows, 2, 2});
     rope_table_ref({.first = first / c.rate * c.rate, .step = c.rate, .frequencies = kFrequencies, .table = table});
-    compressor_ref({.k = ck,
-                    .s = cs,
-                    .state = state.view(),
-                    .first_position = first,
-                    .rate = c.rate,
-                    .norm = {norm.data(), {c.width}},
-                    .eps = 1e-6,
-                    .table = table,
-                    .first_window = first / c.rate,
-                    .rows = {out.data(), {windows, c.width}}});
+    on_backend<&compressor_ref>(backend)({.k = ck,
+                                          .s = cs,
+                                          .state = state.view(),
+                                          .first_position = first,
+                                          .rate = c.rate,
+                                          .norm = {norm.data(), {c.width}},
+                                          .eps = 1e-6,
+                                          .table = table,
+                                          .first_window = first / c.rate,
+                                          .rows = {out.data(), {windows, c.width}}});
     compressor_carry_ref({.k = ck, .s = cs, .state = state.view(), .first_position = first, .rate = c.rate});
     EXPECT_TRUE(out.guards_intact());
     rows.insert(rows.end(), out.values().begin(), out.values().end());
@@ -75,20 +76,22 @@ std::vector<float> stream(const Case& c, std::vector<float>& k, std::vector<floa
   return rows;
 }
 
-class CompressorChunks : public testing::TestWithParam<Case> {};
+static_assert(kCpuTwin<&compressor_ref> == &compressor_cpu);
+
+class CompressorChunks : public testing::TestWithParam<std::tuple<Case, Backend>> {};
 
 TEST_P(CompressorChunks, PoolTheFormulaAndDoNotMatter) {
-  const Case c = GetParam();
+  const auto [c, backend] = GetParam();
   Rng rng{51};
   std::vector<float> k = random_floats(rng, c.tokens * c.item_width());
   std::vector<float> s = random_floats(rng, c.tokens * c.item_width(), 2.0);
   const std::vector<float> norm = random_floats(rng, c.width);
   State whole(c);
-  const std::vector<float> rows = stream(c, k, s, norm, c.tokens, whole);
+  const std::vector<float> rows = stream(c, k, s, norm, c.tokens, whole, backend);
   ASSERT_EQ(static_cast<std::int64_t>(rows.size()), c.tokens / c.rate * c.width);
   for (const std::int64_t chunk : {1, 2, 3, 5, 7}) {
     State state(c);
-    EXPECT_EQ(stream(c, k, s, norm, chunk, state), rows) << chunk;
+    EXPECT_EQ(stream(c, k, s, norm, chunk, state, backend), rows) << chunk;
     EXPECT_EQ(state, whole) << chunk;
   }
   for (std::int64_t n = 0; n < c.tokens / c.rate; ++n) {
@@ -116,8 +119,10 @@ TEST_P(CompressorChunks, PoolTheFormulaAndDoNotMatter) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, CompressorChunks,
-                         testing::Values(Case{4, 20, 23, true}, Case{4, 6, 16, true}, Case{16, 18, 50, false},
-                                         Case{128, 8, 257, false}, Case{4, 8, 3, true}));
+                         testing::Combine(testing::Values(Case{4, 20, 23, true}, Case{4, 6, 16, true},
+                                                          Case{16, 18, 50, false}, Case{128, 8, 257, false},
+                                                          Case{4, 8, 3, true}),
+                                          testing::Values(Backend::ref, Backend::cpu)));
 
 TEST(PositionBias, FollowsTheAbsolutePosition) {
   const std::vector<float> bias{0, 10, 20, 30};

@@ -59,17 +59,20 @@ TEST_P(CompressorTwin, FusedRowsHaveTheBitsOfStoredWeights) {
           .first_window = first_window,
           .rows = {out.data(), {windows, s.width}}});
   };
-  Guarded<float> off(windows * s.width);
-  run(Sides<"compressor.fused">::off, off);
-  const Isa before = best_isa();
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-    if (!has_isa(isa)) continue;
-    force_isa(isa);
-    Guarded<float> on(windows * s.width);
-    run(Sides<"compressor.fused">::on, on);
-    EXPECT_TWIN("compressor.fused", on, off.values()) << static_cast<int>(isa);
+  for (const Backend backend : {Backend::ref, Backend::cpu}) {
+    Guarded<float> off(windows * s.width);
+    run(on_backend<Sides<"compressor.fused">::off>(backend), off);
+    for_each_isa([&](Isa isa) {
+      Guarded<float> on(windows * s.width);
+      run(on_backend<Sides<"compressor.fused">::on>(backend), on);
+      EXPECT_TWIN("compressor.fused", on, off.values()) << backend_name(backend) << ' ' << static_cast<int>(isa);
+    });
   }
-  force_isa(before);
+  // Exponentials of gates and two chains over the items of a window, then a norm.
+  Guarded<float> ref(windows * s.width), cpu(windows * s.width);
+  run(&compressor_ref, ref);
+  run(&compressor_cpu, cpu);
+  EXPECT_LE(nmse(cpu.values(), ref.values()), 1e-15 * static_cast<double>(s.rate * (s.overlapping ? 2 : 1) + 40));
 }
 // Both kinds, from a fresh and from a continued sequence, widths that leave channels beside the blocks of 8 and 16.
 INSTANTIATE_TEST_SUITE_P(Shapes, CompressorTwin,

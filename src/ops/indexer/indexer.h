@@ -6,6 +6,7 @@
 
 #include "base/view.h"
 #include "ops/paged_rows.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
@@ -16,7 +17,8 @@ namespace plumb {
 /// head_weights [tokens, heads] f32, may be negative
 /// keys         rows of dim f32
 /// scores       [tokens, rows] f32, rows >= those visible to the last token; -inf where a row is not visible
-/// Dot products are f64 chains in ascending dim, the sum over heads an f64 chain in ascending h, rounded once.
+/// ref: dot products are f64 chains in ascending dim, the sum over heads an f64 chain in ascending h, rounded once.
+/// cpu: f32; a dot product is sixteen interleaved chains over dim (d mod 16), added in a fixed tree.
 /// Source: model specification 3.8.
 struct IndexerScores {
   View<const float, 3> q;
@@ -44,6 +46,17 @@ struct Indexer {
 };
 /// indexer_scores_ref, then select_topk_ref.
 void indexer_ref(const Indexer& a);
+void indexer_cpu(const Indexer& a);
+
+template <>
+inline constexpr auto kCpuTwin<&indexer_ref> = &indexer_cpu;
+
+/// Keys that indexer scores of backend cpu are computed for at one time, at most.
+inline constexpr std::int64_t kIndexKeyBlock = 64;
+/// Scores of backend cpu, block by block of keys: calls visit(t, n, scores, count) with the scores of token t for the
+/// visible keys n .. n + count - 1, ascending in n for each t.
+using IndexScores = std::function<void(std::int64_t t, std::int64_t n, const float* scores, std::int64_t count)>;
+void for_each_index_score_cpu(const Indexer& a, const IndexScores& visit);
 
 /// The inner loop that both sides share: calls visit(t, n, score) for the visible rows of every token, ascending in n
 /// for each t.

@@ -9,6 +9,10 @@ namespace plumb {
 /// Replaces indexer_scores and select_topk; same chains, same order of selection, so equal to the bit.
 /// `scores` and `seen` are not used.
 void indexer_fused_ref(const Indexer& a);
+void indexer_fused_cpu(const Indexer& a);
+
+template <>
+inline constexpr auto kCpuTwin<&indexer_fused_ref> = &indexer_fused_cpu;
 
 template <>
 struct Sides<"indexer.fused"> {

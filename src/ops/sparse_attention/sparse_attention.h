@@ -6,17 +6,19 @@
 #include "base/view.h"
 #include "ops/paged_rows.h"
 #include "ops/stored_rows/stored_rows.h"
+#include "switches/backend.h"
 
 namespace plumb {
 
 /// Working memory of the attention ops: grown to what the largest query needs, then reused.
 struct AttentionScratch {
-  std::vector<float> query;    // [dim][heads padded to 8]
-  std::vector<float> keys;     // [keys][dim]
-  std::vector<double> scores;  // [keys][heads padded to 8]
-  std::vector<float> weights;  // [heads][keys]
-  std::vector<double> sums;    // [heads][dim]
-  std::vector<float> parts;    // split: [splits][heads][dim]
+  std::vector<float> query;        // [dim][heads padded to 8]
+  std::vector<float> keys;         // [keys][dim]
+  std::vector<double> scores;      // [keys][heads padded to 8]
+  std::vector<float> weights;      // [heads][keys]
+  std::vector<double> sums;        // [heads][dim]
+  std::vector<float> parts;        // split: [splits][heads][dim]
+  std::vector<const float*> rows;  // cpu: each key where it is stored, or in `keys` when that is not f32
 };
 
 /// Attention of each query over its window and the compressed rows chosen for it, with a sink:
@@ -31,9 +33,11 @@ struct AttentionScratch {
 /// q, out     [tokens, heads, dim] f32; the first token is at first_position · scale: what query_scale returned for q
 /// window_rows, rows   stored rows of dim values in any format; rate 0: no compressed rows
 /// selected   [tokens, k] i32 · sinks [heads] f32
-/// Dot products, weight sums and value sums are f64 chains over dim, keys and keys; a weight exp(z - M) is rounded to
-/// f32 before it meets the sums, so that its product with a key is exact.
-/// Source: model specification 3.5, 3.7, 3.9.
+/// ref: dot products, weight sums and value sums are f64 chains over dim, keys and keys; a weight exp(z - M) is rounded
+/// to f32 before it meets the sums, so that its product with a key is exact.
+/// cpu: f32. Value sums are one chain over the keys in their order; a dot product is sixteen interleaved chains over
+/// dim (d mod 16), a sum of weights sixteen over the keys (place mod 16), both added in a fixed tree. Source: model
+/// specification 3.5, 3.7, 3.9.
 struct SparseAttention {
   View<const float, 3> q;
   double scale;
@@ -48,6 +52,10 @@ struct SparseAttention {
   AttentionScratch* scratch;
 };
 void sparse_attention_ref(const SparseAttention& a);
+void sparse_attention_cpu(const SparseAttention& a);
+
+template <>
+inline constexpr auto kCpuTwin<&sparse_attention_ref> = &sparse_attention_cpu;
 
 /// One key of a query: row `row` of `rows`.
 struct AttentionKey {

@@ -30,6 +30,10 @@ void attention_parts_ref(const SparseAttention& a, std::int64_t t, const Attenti
 /// sparse_attention_ref in another order: attention_parts_ref, then merge_splits_ref, which lets the sink in once.
 /// Partial outputs and log-sums are rounded to f32 in between.
 void sparse_attention_split_ref(const SparseAttention& a);
+void sparse_attention_split_cpu(const SparseAttention& a);
+
+template <>
+inline constexpr auto kCpuTwin<&sparse_attention_split_ref> = &sparse_attention_split_cpu;
 
 template <>
 struct Sides<"attention.split_k"> {

@@ -1,6 +1,7 @@
 #include "ops/sparse_attention_split/sparse_attention_split.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <set>
 
@@ -92,44 +93,66 @@ struct World {
   AttentionScratch scratch;
 };
 
+static_assert(kCpuTwin<&sparse_attention_ref> == &sparse_attention_cpu);
+static_assert(kCpuTwin<&sparse_attention_split_ref> == &sparse_attention_split_cpu);
+
 class SparseAttentionTwin : public testing::TestWithParam<Shape> {};
 
 TEST_P(SparseAttentionTwin, OffSideIsTheFormula) {
   World world(GetParam(), 91);
   const Shape& s = world.shape;
-  Guarded<float> out(s.tokens * s.heads * s.dim);
-  off_side<"attention.split_k">(Backend::ref, world.args(out.data()));
-  for (std::int64_t t = 0; t < s.tokens; ++t)
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      const std::vector<double> want = world.formula(t, h);
-      for (std::int64_t d = 0; d < s.dim; ++d)
-        EXPECT_NEAR(out.values()[(t * s.heads + h) * s.dim + d], want[d], 1e-6) << t << ' ' << h << ' ' << d;
-    }
-  EXPECT_TRUE(out.guards_intact());
+  for (const Backend backend : {Backend::ref, Backend::cpu}) {
+    Guarded<float> out(s.tokens * s.heads * s.dim);
+    off_side<"attention.split_k">(backend, world.args(out.data()));
+    for (std::int64_t t = 0; t < s.tokens; ++t)
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const std::vector<double> want = world.formula(t, h);
+        for (std::int64_t d = 0; d < s.dim; ++d)
+          EXPECT_NEAR(out.values()[(t * s.heads + h) * s.dim + d], want[d], 1e-6 * (1 + std::abs(want[d])))
+              << backend_name(backend) << ' ' << t << ' ' << h << ' ' << d;
+      }
+    EXPECT_TRUE(out.guards_intact());
+  }
 }
 
 TEST_P(SparseAttentionTwin, SplitIsWithinBudgetOfOnePass) {
   World world(GetParam(), 92);
   const std::int64_t size = world.shape.tokens * world.shape.heads * world.shape.dim;
-  Guarded<float> off(size), on(size);
-  off_side<"attention.split_k">(Backend::ref, world.args(off.data()));
-  on_side<"attention.split_k">(Backend::ref, world.args(on.data()));
-  EXPECT_TWIN("attention.split_k", on, off.values());
-  RecordProperty("nmse", testing::PrintToString(nmse(on.values(), off.values())));
+  for (const Backend backend : {Backend::ref, Backend::cpu}) {
+    Guarded<float> off(size), on(size);
+    off_side<"attention.split_k">(backend, world.args(off.data()));
+    on_side<"attention.split_k">(backend, world.args(on.data()));
+    EXPECT_TWIN("attention.split_k", on, off.values()) << backend_name(backend);
+    RecordProperty("nmse_" + std::string(backend_name(backend)),
+                   testing::PrintToString(nmse(on.values(), off.values())));
+  }
+}
+
+// Scores in sixteen chains, exponentials, chains over the keys. What is rounded off z - M is as large as the larger of
+// the two allows: half a unit in the last place of the sink.
+TEST_P(SparseAttentionTwin, BackendCpuIsWithinBudgetOfTheReference) {
+  World world(GetParam(), 95);
+  const std::int64_t size = world.shape.tokens * world.shape.heads * world.shape.dim;
+  for (const bool split : {false, true}) {
+    Guarded<float> ref(size), cpu(size);
+    (split ? sparse_attention_split_ref : sparse_attention_ref)(world.args(ref.data()));
+    (split ? sparse_attention_split_cpu : sparse_attention_cpu)(world.args(cpu.data()));
+    const double error = nmse(cpu.values(), ref.values());
+    EXPECT_LE(error, 2e-13 + std::pow(std::max(world.shape.sink, 0.0) * 0x1p-24, 2.0) / 3) << split;
+    EXPECT_TRUE(cpu.guards_intact());
+    RecordProperty(split ? "nmse_split" : "nmse", testing::PrintToString(error));
+  }
 }
 
 TEST_P(SparseAttentionTwin, BitsDependOnNeitherInstructionSetNorBatch) {
   World world(GetParam(), 93);
   const Shape& s = world.shape;
   const std::int64_t row = s.heads * s.dim;
-  const Isa before = best_isa();
-  for (const auto side : {&sparse_attention_ref, &sparse_attention_split_ref}) {
+  for (const auto side :
+       {&sparse_attention_ref, &sparse_attention_split_ref, &sparse_attention_cpu, &sparse_attention_split_cpu}) {
     std::vector<float> want(static_cast<std::size_t>(s.tokens * row)), got(want.size());
-    force_isa(Isa::baseline);
     side(world.args(want.data()));
-    for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-      if (!has_isa(isa)) continue;
-      force_isa(isa);
+    for_each_isa([&](Isa isa) {
       for (std::int64_t t = 0; t < s.tokens; ++t) {  // one query at a time
         SparseAttention one = world.args(got.data() + t * row);
         one.q = one.q.rows(t, t + 1);
@@ -139,9 +162,8 @@ TEST_P(SparseAttentionTwin, BitsDependOnNeitherInstructionSetNorBatch) {
         side(one);
       }
       EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << static_cast<int>(isa);
-    }
+    });
   }
-  force_isa(before);
 }
 // A first token alone, window only, selections that truncate, all visible rows, more positions than one turn of the
 // splits, a window of 128, sinks that vanish or dominate.
