@@ -9,12 +9,15 @@
 
 #include "model/fence.h"
 #include "model/python_json.h"
-#include "model/v4_chat.h"
+#include "model/v4_tags.h"
 
 namespace plumb {
 namespace {
 
 using Kind = ReplyEvent::Kind;
+
+using Tag = V4Tag;
+using TagSet = V4TagSet;
 
 constexpr std::string_view kEndOfName = "\">", kEndOfKey = "\" string=\"";
 constexpr std::size_t kMaxNameBytes = 512, kMaxKeyBytes = 4096;
@@ -29,85 +32,6 @@ bool is_object(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\n\r");
   return first != text.npos && text[first] == '{' && is_json(text);
 }
-
-// What a tag means; its spellings follow from it.
-enum class Tag {
-  none,
-  think,
-  end_think,
-  block,
-  end_block,
-  invoke,
-  end_invoke,
-  parameter,
-  end_parameter,
-  flag_true,
-  flag_false,
-  brace
-};
-
-struct Spelling {
-  Tag tag;
-  std::string text;
-};
-
-// The spellings of a set of tags; none begins inside another, and '<' only begins one.
-class TagSet {
- public:
-  TagSet(std::initializer_list<Tag> tags, bool lenient) {
-    for (const Tag tag : tags) add(tag, lenient);
-  }
-
-  // `text` is one of them (which), the start of one, or neither.
-  enum class Match { no, partly, whole };
-  std::pair<Match, Tag> match(std::string_view text) const {
-    Match best = Match::no;
-    for (const Spelling& spelling : spellings_) {
-      if (spelling.text == text) return {Match::whole, spelling.tag};
-      if (std::string_view(spelling.text).starts_with(text)) best = Match::partly;
-    }
-    return {best, Tag::none};
-  }
-
- private:
-  void add(Tag tag, bool lenient) {
-    const auto one = [&](std::string text) { spellings_.push_back({tag, std::move(text)}); };
-    const auto marked = [&](std::string_view begin, std::string_view rest) {
-      one(fmt::format("{}{}{}", begin, v4::kDsml, rest));
-      if (!lenient) return;
-      one(fmt::format("{}DSML｜{}", begin, rest));
-      one(fmt::format("{}{}", begin, rest));
-    };
-    switch (tag) {
-      case Tag::think:
-        return one(std::string(v4::kThink));
-      case Tag::end_think:
-        return one(std::string(v4::kEndThink));
-      case Tag::block:
-        return marked("<", "tool_calls>");
-      case Tag::end_block:
-        return marked("</", "tool_calls>");
-      case Tag::invoke:
-        return marked("<", "invoke name=\"");
-      case Tag::end_invoke:
-        return marked("</", "invoke>");
-      case Tag::parameter:
-        return marked("<", "parameter name=\"");
-      case Tag::end_parameter:
-        return marked("</", "parameter>");
-      case Tag::flag_true:
-        return one("true\">");
-      case Tag::flag_false:
-        return one("false\">");
-      case Tag::brace:
-        return one("{");
-      case Tag::none:
-        break;
-    }
-  }
-
-  std::vector<Spelling> spellings_;
-};
 
 class V4Parser final : public ReplyParser {
  public:

@@ -85,6 +85,8 @@ class Chaos:
         body[name] = rng.choice(BAD_FIELDS[name])
         if name == "stream_options":
             body["stream"] = True
+        if name == "tool_choice":
+            body.pop("tools", None)  # with them "required" is good
         await self.finish("bad field", http_client.request_bytes("POST", "/v1/chat/completions", body), {400})
 
     async def bad_body(self, rng):
