@@ -381,7 +381,7 @@ TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
   const std::string report = report_markdown(c);
   EXPECT_LE(report.size(), kMaxReportBytes);
   for (const char* needed : {"confirmed", "`s2` on (damage)", "What would change our mind", "curl", "## Environment",
-                             "Ruled out", "Open questions", "<details>", "### Relevant files", "| short | 0/"})
+                             "Ruled out", "Open questions", "<details markdown", "### Relevant files", "| short | 0/"})
     EXPECT_NE(report.find(needed), std::string::npos) << needed;
   std::size_t lines = 0;
   for (std::size_t at = 0; at < report.find("## Environment"); ++at) lines += report[at] == '\n' ? 1u : 0u;

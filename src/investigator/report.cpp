@@ -69,7 +69,7 @@ std::string relevant_files(const Reproduction& repro) {
 
 std::string status_sections(const Case& c, const Reproduction& repro) {
   const Findings& f = c.outcome.findings;
-  std::string out = "\n<details><summary>Status of the investigation</summary>\n\n";
+  std::string out = "\n<details markdown=\"1\"><summary>Status of the investigation</summary>\n\n";
   out += "### Goal\nFind the switch or switches that break exact recall, or show that none does.\n";
   out += fmt::format("### Constraints\nAt most {} launches, {} minutes, {} tokens.\n", c.plan.limits.max_restarts,
                      c.plan.limits.max_minutes,
