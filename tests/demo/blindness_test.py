@@ -41,6 +41,7 @@ def settle(value, moving):
         return [settle(entry, moving) for entry in value]
     for word in moving:
         value = value.replace(word, "<moving>")
+    value = re.sub(r'"date": "[0-9-]+T[0-9:]+Z"', '"date": <time>', value)
     return re.sub(r'"(created|start_time|uptime_s|now)": ?[0-9.e+-]+', r'"\1":<time>', value)
 
 
