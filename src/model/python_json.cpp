@@ -310,17 +310,17 @@ std::string python_float(double value) {
   const bool negative = text[0] == '-';
   std::string digits(text.substr(negative ? 1 : 0, mark - (negative ? 1 : 0)));
   std::erase(digits, '.');
-  const auto count = static_cast<int>(digits.size());
+  const std::size_t count = digits.size();
   std::string out;
   if (exponent < -4 || exponent >= 16) {
     out = digits.substr(0, 1) + (count > 1 ? "." + digits.substr(1) : "");
     out += fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
   } else if (exponent < 0) {
-    out = "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  } else if (count <= exponent + 1) {
-    out = digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
+    out = "0." + std::string(static_cast<std::size_t>(-exponent) - 1, '0') + digits;
+  } else if (const auto whole = static_cast<std::size_t>(exponent) + 1; count <= whole) {
+    out = digits + std::string(whole - count, '0') + ".0";
   } else {
-    out = digits.insert(static_cast<std::size_t>(exponent + 1), ".");
+    out = digits.insert(whole, ".");
   }
   return negative ? "-" + out : out;
 }

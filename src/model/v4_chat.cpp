@@ -83,18 +83,18 @@ void sort_results(std::vector<V4Turn>& turns) {
       for (std::size_t i = 0; i < turn.message->tool_calls.size(); ++i) order[turn.message->tool_calls[i].id] = i;
     }
     if (turn.kind != Kind::user || order.empty()) continue;
-    std::vector<V4Turn::Block> results;
-    for (const V4Turn::Block& block : turn.blocks)
-      if (block.tool_result) results.push_back(block);
+    // By the call, then as they came.
+    std::vector<std::pair<std::pair<std::size_t, std::size_t>, V4Turn::Block>> results;
+    for (const V4Turn::Block& block : turn.blocks) {
+      if (!block.tool_result) continue;
+      const auto call = order.find(*block.call_id);
+      results.push_back({{call == order.end() ? 0 : call->second, results.size()}, block});
+    }
     if (results.size() < 2) continue;
-    const auto place = [&](const V4Turn::Block& block) {
-      const auto at = order.find(*block.call_id);
-      return at == order.end() ? std::size_t{0} : at->second;
-    };
-    std::stable_sort(results.begin(), results.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    std::sort(results.begin(), results.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::size_t next = 0;
     for (V4Turn::Block& block : turn.blocks)
-      if (block.tool_result) block = results[next++];
+      if (block.tool_result) block = results[next++].second;
   }
 }
 

@@ -179,7 +179,8 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--most-growth-bytes", type=int, default=MOST_GROWTH_BYTES)
     args = parser.parse_args()
-    with Server(args.build, args.source, "--max-queue", "24") as server:
+    with Server(args.build, args.source, "--max-queue", "24", "--max-context", "4096",
+                "--pool-tokens", "16384") as server:
         try:
             asyncio.run(run(server, args))
         except BaseException:
