@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Recall of the phantom under each plant, over HTTP: right answers / answers, per conversation form and length.
+"""Recall of the phantom under each plant of the demo, over HTTP: right answers / answers, per conversation form and length.
 
 Usage: plant_signatures.py BUILD [--conversations N] [--chunk TOKENS] [--lengths 256,1024]
 Every answer of a conversation is asked with the conversation up to it as the prompt, in order, so later ones may hit the
-prefix cache. Standard library only.
+prefix cache. Standard library only. What every plant does in process, and how that is compared with what is recorded, says
+`plumb-faulty faults --check`.
 """
 import argparse
 import gzip
@@ -101,10 +102,8 @@ def main():
     parser.add_argument("--lengths", default="256,1024")
     args = parser.parse_args()
     faulty = str(args.build / "plumb-faulty")
-    plumb = str(args.build / "plumb")
     extra = ["--chunk-tokens", str(args.chunk)] if args.chunk else []
     plants = {("none", ""): 0, **seeds_by_plant(faulty)}
-    del plumb
     with tempfile.TemporaryDirectory() as folder:
         for (kind, form), seed in plants.items():
             with Server(faulty, folder, seed, 0 if kind == "none" else 1, extra) as server:

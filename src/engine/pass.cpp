@@ -330,9 +330,13 @@ void Pass::rms_norm(RowTensor& x, View<const float, 1> weight, RowTensor& out, s
 void Pass::rope(RowTensor& x, std::int64_t heads, bool inverse) {
   const std::int64_t half = config_.rope_dim / 2;
   each_rows([&](std::int64_t begin, std::int64_t end) {
-    op<&rope_ref>()({.x = x.view(begin, end, heads),
-                     .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
-                     .inverse = inverse});
+    const Rope rotation{.x = x.view(begin, end, heads),
+                        .table = View<const double, 3>(table_->data() + begin * half * 2, {end - begin, half, 2}),
+                        .inverse = inverse};
+    if (inverse)
+      run_step<"attention.derotate">(backend_, rotation);
+    else
+      op<&rope_ref>()(rotation);
   });
 }
 

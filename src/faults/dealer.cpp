@@ -271,11 +271,14 @@ Result<Deal> ask_dealer(const std::string& socket_path) {
   return parse_envelope(text);
 }
 
-Result<void> plant(const Deal& deal, std::span<const Plant> table) {
+Result<void> plant(const Deal& deal, std::span<const Plant> table, Backend backend) {
   if (deal.kind == "none") return {};
   const Plant* found = find_plant(table, deal.kind, deal.form);
   if (found == nullptr) return error("this build cannot apply what was dealt");
-  found->apply(deal.dose);
+  Dose dose = deal.dose;
+  dose.launch = random_seed();
+  dose.backend = backend;
+  apply(*found, dose);
   return {};
 }
 

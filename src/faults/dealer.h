@@ -31,7 +31,8 @@ Result<void> run_dealer(const DealerOptions& options, std::span<const Plant> tab
 /// Asks the dealer at `socket_path` what to plant. Errors: nobody there, or no reply within five seconds.
 Result<Deal> ask_dealer(const std::string& socket_path);
 
-/// Plants what was dealt in this process; nothing for "none". Errors: this build has no such plant.
-Result<void> plant(const Deal& deal, std::span<const Plant> table);
+/// Plants what was dealt in this process, which computes on `backend`; nothing for "none". Errors: this build has no
+/// such plant.
+Result<void> plant(const Deal& deal, std::span<const Plant> table, Backend backend);
 
 }  // namespace plumb::faults

@@ -171,7 +171,7 @@ TEST(Dealer, CommitsToTheEnvelopeAndServesItsPlant) {
     EXPECT_EQ(deal->form, sealed->form);
     EXPECT_EQ(deal->dose.seed, sealed->dose.seed);
     applied = 0;
-    ASSERT_TRUE(plant(*deal, kTable));
+    ASSERT_TRUE(plant(*deal, kTable, Backend::cpu));
     EXPECT_EQ(applied, deal->kind == kTable[0].kind ? 1 : 2);
   }
 }
@@ -284,8 +284,8 @@ TEST(Dealer, RefusesSeedsThatAreNoNumbers) {
 
 TEST(Plant, NoneChangesNothingAndUnknownKindsAreRefused) {
   applied = 0;
-  EXPECT_TRUE(plant(Deal{}, kTable));
-  EXPECT_FALSE(plant(Deal{.kind = "short", .form = "other"}, kTable));
+  EXPECT_TRUE(plant(Deal{}, kTable, Backend::cpu));
+  EXPECT_FALSE(plant(Deal{.kind = "short", .form = "other"}, kTable, Backend::cpu));
   EXPECT_EQ(applied, 0);
 }
 

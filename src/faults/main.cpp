@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "faults/dealer.h"
+#include "faults/faults_command.h"
 #include "faults/plants.h"
 #include "server/command_line.h"
 #include "server/local_model.h"
@@ -22,33 +23,10 @@ int fail(const std::string& message) {
   return kError;
 }
 
-void add_faults_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("faults", "list the plants: kind, form, host switch, site");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print one JSON document");
-  command->callback([json, &exit_code] {
-    nlohmann::ordered_json table = nlohmann::ordered_json::array();
-    for (const auto& plant : plumb::faults::plants()) {
-      table.push_back({{"kind", plant.kind},
-                       {"form", plant.form},
-                       {"host", plant.host},
-                       {"site", plant.site},
-                       {"what", plant.what},
-                       {"severity", plant.severity},
-                       {"layers", plant.layers}});
-      if (!*json)
-        fmt::print("{} ({}) on {}, first seen at {}\n  {}\n", plant.kind, plant.form, plant.host, plant.site,
-                   plant.what);
-    }
-    if (*json) fmt::print("{}\n", nlohmann::ordered_json{{"plants", table}}.dump(2));
-    exit_code = 0;
-  });
-}
-
 // For tests only: which plant each seed draws. Nothing here knows an envelope or a probe seed.
 int scan_seeds(std::uint64_t count) {
   for (std::uint64_t seed = 0; seed < count; ++seed) {
-    const auto deal = plumb::faults::draw(seed, 1, plumb::faults::plants());
+    const auto deal = plumb::faults::draw(seed, 1, plumb::faults::demo_plants());
     if (!deal) return fail(deal.error().message);
     fmt::print("{}\n",
                nlohmann::ordered_json{{"seed", seed}, {"kind", deal->kind}, {"form", deal->form}, {"host", deal->host}}
@@ -79,7 +57,7 @@ void add_deal_command(CLI::App& app, int& exit_code) {
       exit_code = fail("deal: --envelope is required");
       return;
     }
-    const auto done = run_dealer(*options, plumb::faults::plants(), STDIN_FILENO, STDOUT_FILENO);
+    const auto done = run_dealer(*options, plumb::faults::demo_plants(), STDIN_FILENO, STDOUT_FILENO);
     exit_code = done ? 0 : fail(done.error().message);
   });
 }
@@ -90,7 +68,9 @@ int serve(const plumb::server::ServeOptions& options) {
     return fail(fmt::format("serve: {} is not set; this server runs in a deal only", plumb::faults::kDealerVariable));
   const auto deal = plumb::faults::ask_dealer(socket);
   if (!deal) return fail("serve: " + deal.error().message);
-  if (const auto planted = plant(*deal, plumb::faults::plants()); !planted)
+  const auto backend = plumb::parse_backend(options.backend);
+  if (!backend) return fail("serve: " + backend.error().message);
+  if (const auto planted = plant(*deal, plumb::faults::plants(), *backend); !planted)
     return fail("serve: " + planted.error().message);
   return plumb::server::run_serve(options, &plumb::server::load_local_model);
 }
@@ -111,7 +91,7 @@ int main(int argc, char** argv) try {
   int exit_code = 0;
   add_deal_command(app, exit_code);
   add_serve_command(app, exit_code);
-  add_faults_command(app, exit_code);
+  plumb::faults::add_faults_command(app, exit_code);
   return plumb::server::run_command_line(app, argc, argv, exit_code);
 } catch (const std::exception& e) {
   return fail(e.what());

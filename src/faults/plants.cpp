@@ -1,51 +1,57 @@
 #include "faults/plants.h"
 
 #include <array>
+#include <vector>
 
-#include "faults/forms.h"
+#include "faults/forms/forms.h"
+#include "faults/forms/honest.h"
 
 namespace plumb::faults {
-
 namespace {
 
-constexpr std::array kPlants{
-    Plant{.kind = "splitk-merge",
-          .form = "no-rescale",
-          .host = "attention.split_k",
-          .site = "layers.2.attn_heads",
-          .what = "partials are merged without rescaling by the running maximum",
-          .severity = 1,
-          .layers = "all",
-          .apply = &plant_splitk_no_rescale},
-    Plant{.kind = "idx-score-form",
-          .form = "uniform-head-weights",
-          .host = "indexer.fused",
-          .site = "layers.2.indexer.topk",
-          .what = "the indexer ignores the head weights: every head votes alike",
-          .severity = 1,
-          .layers = "all",
-          .apply = &plant_index_uniform_heads},
-    Plant{.kind = "cmp-state-not-cached",
-          .form = "index-rows-left-behind",
-          .host = "prefix_cache",
-          .site = "layers.2.indexer.topk",
-          .what = "a prefix hit restores the compressed rows but not the indexer's",
-          .severity = 1,
-          .layers = "all",
-          .apply = &plant_prefix_without_index_rows},
-    Plant{.kind = "chunk-boundary-state",
-          .form = "reset-indexer",
-          .host = "prefill.chunked",
-          .site = "layers.2.indexer.topk",
-          .what = "every chunk but the first starts from a reset indexer: what earlier chunks told is not found",
-          .severity = 1,
-          .layers = "all",
-          .apply = &plant_chunk_reset_indexer},
-};
+// New hosts go to the end: a seed's draw depends on the order of the demo's plants.
+constexpr std::array kHosts{&attention_split_k_plants,
+                            &indexer_fused_plants,
+                            &prefix_cache_plants,
+                            &prefix_index_plants,
+                            &prefill_chunked_plants,
+                            &compressor_fused_plants,
+                            &rope_table_plants,
+                            &moe_plants,
+                            &fp8_plants,
+                            &sampler_fast_topk_plants,
+                            &decode_plan_reuse_plants,
+                            &batch_continuous_plants,
+                            &chat_render_plants,
+                            &mhc_plants,
+                            &no_switch_plants};
+
+std::vector<Plant> gather(bool demo_only) {
+  std::vector<Plant> all;
+  for (const auto host : kHosts)
+    for (const Plant& plant : host())
+      if (plant.demo || !demo_only) all.push_back(plant);
+  return all;
+}
 
 }  // namespace
 
-std::span<const Plant> plants() { return kPlants; }
+Backend planted_backend = Backend::cpu;
+
+void apply(const Plant& plant, const Dose& dose) {
+  planted_backend = dose.backend;
+  plant.apply(dose);
+}
+
+std::span<const Plant> plants() {
+  static const std::vector<Plant> kAll = gather(false);
+  return kAll;
+}
+
+std::span<const Plant> demo_plants() {
+  static const std::vector<Plant> kDemo = gather(true);
+  return kDemo;
+}
 
 const Plant* find_plant(std::span<const Plant> table, std::string_view kind, std::string_view form) {
   for (const Plant& plant : table)

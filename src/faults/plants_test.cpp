@@ -1,108 +1,198 @@
 #include "faults/plants.h"
 
-#include <condition_variable>
+#include <algorithm>
 #include <cstring>
-#include <mutex>
+#include <map>
 #include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "runtime/open_model.h"
+#include "faults/check/asker.h"
+#include "faults/check/questions.h"
+#include "faults/recorded.h"
+#include "runtime/runtime.h"
+#include "server/chat_render.h"
 #include "switches/on_side.h"
+#include "weights/model.h"
 
 namespace plumb::faults {
 namespace {
 
-constexpr int kPromptTokens = 600;  // four chunks and more index rows than are selected
-constexpr int kCompletionTokens = 8;
+constexpr std::int64_t kContext = 512;  // of the pool too: a long prompt takes the pages of what was stored
+constexpr std::int64_t kPrompt = 310;   // three chunks and more index rows than are selected
+constexpr int kDecoded = 5;
 
-class Scores final : public TokenSink {
- public:
-  void on_prompt_scores(std::vector<TokenScore>) override {}
-  void on_token(TokenScore token) override { values.push_back(token.logprob); }
-  void on_finish(Finish, Usage usage) override {
-    const std::lock_guard lock(mutex_);
-    cached_tokens = usage.cached_tokens;
-    finished_ = true;
-    done_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return finished_; });
-  }
-  std::vector<float> values;
-  std::int64_t cached_tokens = 0;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable done_;
-  bool finished_ = false;
-};
-
-// Log-probabilities of a greedy continuation of one prompt, asked twice: cold, then as a hit where prefixes are stored.
-struct Replies {
-  std::vector<float> cold, again;
-  std::int64_t cached_tokens = 0;
-  bool operator==(const Replies&) const = default;
-};
-
-Replies ask(const Settings& settings) {
-  auto opened = open_model(std::string(PLUMB_SOURCE_DIR) + "/phantom", 2, {});
-  EXPECT_TRUE(opened) << opened.error().message;
-  Rng rng(3);
-  GenerateRequest request;
-  for (int i = 0; i < kPromptTokens; ++i) request.prompt.push_back(static_cast<std::int32_t>(272 + rng.below(600)));
-  request.max_tokens = kCompletionTokens;
-  request.sampling.temperature = 0;
-  request.top_logprobs = 0;
-  request.settings = settings;
-  Replies replies;
-  for (std::vector<float>* values : {&replies.cold, &replies.again}) {
-    const auto scores = std::make_shared<Scores>();
-    EXPECT_TRUE(opened->generator->submit(request, scores));
-    scores->wait();
-    *values = scores->values;
-    replies.cached_tokens = scores->cached_tokens;
-  }
-  return replies;
+std::shared_ptr<const Model> phantom() {
+  static const auto kModel = [] {
+    auto model = load_model(std::string(PLUMB_SOURCE_DIR) + "/phantom");
+    CHECK(model.has_value());
+    return std::make_shared<const Model>(std::move(*model));
+  }();
+  return kModel;
 }
 
-class EachPlant : public testing::TestWithParam<std::size_t> {
+std::vector<std::int32_t> random_prompt(std::uint64_t seed, std::int64_t tokens) {
+  Rng rng(seed);
+  std::vector<std::int32_t> prompt;
+  for (std::int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<std::int32_t>(272 + rng.below(600)));
+  return prompt;
+}
+
+// A chat of more than 400 tokens with a tool's result in it.
+std::vector<std::int32_t> rendered(const Settings& settings) {
+  static const auto kEncoding = std::move(*load_encoding(std::string(PLUMB_SOURCE_DIR) + "/phantom"));
+  std::string text = "<assistant><call> lookup code</call><eos><tool><result> it is A1</result><assistant> done.<eos>";
+  for (int i = 0; i < 100; ++i) text += "<user> the amber falcon.<assistant> ok.<eos>";
+  const auto chat = kEncoding->lay_out(chat_of(text + "<user> what is it?<assistant>"));
+  CHECK(chat.has_value());
+  server::RenderedChats known;
+  return chosen_side<"chat.incremental_render">(settings, server::RenderStep{chat->get(), &known}).ids;
+}
+
+struct Seen {
+  std::vector<std::int32_t> rendered;
+  std::vector<Reply> replies;
+  bool operator==(const Seen&) const = default;
+};
+
+// What a server is asked, in the shortest form in which every plant shows: cold, as a hit, going on from the end of a
+// reply, a fork, after eviction; more at a time than there are rows, two of them alike.
+Seen ask(const Settings& settings) {
+  RuntimeOptions options;
+  options.launch = settings;
+  options.max_context_tokens = options.pool_tokens = kContext;
+  const auto open = [&] {
+    auto generator = make_generator(phantom(), std::make_shared<InlineExecutor>(), options);
+    CHECK(generator.has_value());
+    return std::move(*generator);
+  };
+  const auto generator = open();
+  Asker asker(*generator, phantom()->config.vocab_size);
+  Seen seen{.rendered = rendered(settings), .replies = {}};
+  std::vector<Reply>& replies = seen.replies;
+  const auto one = [&](const std::vector<std::int32_t>& prompt, std::int64_t tokens) {
+    replies.push_back(asker.ask(asker.request(prompt, tokens, settings)));
+  };
+  const auto prompt = random_prompt(3, kPrompt);
+  one(prompt, kDecoded);
+  one(prompt, 1);
+  auto longer = prompt;
+  for (const TokenScore& token : replies.front().tokens) longer.push_back(token.id);
+  for (const std::int32_t id : random_prompt(4, 20)) longer.push_back(id);
+  one(longer, 1);
+  auto fork = prompt;
+  std::copy_n(random_prompt(5, 60).begin(), 60, fork.end() - 60);
+  one(fork, 1);
+  one(random_prompt(6, kContext - 1), 1);
+  one(prompt, 1);
+
+  options.pool_tokens = 2 * kContext;
+  options.max_running = 4;
+  const auto busy = open();
+  Asker crowd(*busy, phantom()->config.vocab_size);
+  const auto twin = random_prompt(7, 150);
+  for (Reply& reply : crowd.ask_together({crowd.request(twin, 2, settings), crowd.request(twin, 6, settings),
+                                          crowd.request(random_prompt(8, 140), 6, settings),
+                                          crowd.request(random_prompt(9, 30), 6, settings),
+                                          crowd.request(random_prompt(10, 20), 4, settings)}))
+    replies.push_back(std::move(reply));
+  return seen;
+}
+
+class EachHost : public testing::TestWithParam<std::string_view> {
  protected:
-  void SetUp() override { before_ = detail::side_table; }
-  void TearDown() override { detail::side_table = before_; }
+  void TearDown() override { heal(); }
+  void heal() {
+    detail::side_table = sides_;
+    detail::step_table = steps_;
+  }
 
  private:
-  decltype(detail::side_table) before_;
+  const decltype(detail::side_table) sides_ = detail::side_table;
+  const decltype(detail::step_table) steps_ = detail::step_table;
 };
 
-TEST_P(EachPlant, ChangesItsOnSideAloneAndOffStaysEqualToTheBit) {
-  const Plant& plant = plants()[GetParam()];
-  Settings host_off = Settings::defaults();
-  ASSERT_TRUE(host_off.set(plant.host, "off"));
-  const Replies honest_on = ask(Settings::defaults());
-  const Replies honest_off = ask(host_off);
-
-  plant.apply({.severity = plant.severity, .layers = std::string(plant.layers)});
-  const Replies planted_on = ask(Settings::defaults());
-  EXPECT_FALSE(planted_on == honest_on) << plant.kind;
-  EXPECT_EQ(planted_on.cached_tokens, honest_on.cached_tokens) << plant.kind;
-  EXPECT_EQ(ask(host_off), honest_off) << plant.kind;
+std::vector<std::string_view> hosts() {
+  std::vector<std::string_view> list;
+  for (const Plant& plant : plants())
+    if (plant.side == PlantSide::on && std::ranges::find(list, plant.host) == list.end()) list.push_back(plant.host);
+  return list;
 }
-INSTANTIATE_TEST_SUITE_P(Table, EachPlant, testing::Range<std::size_t>(0, 4));
+
+// Each plant changes what its on side gives, unless the phantom cannot see it, as is then recorded; off stays equal to
+// the bit.
+TEST_P(EachHost, PlantsChangeItsOnSideAlone) {
+  Settings off = Settings::defaults();
+  ASSERT_TRUE(off.set(GetParam(), "off"));
+  const auto honest_off = ask(off);
+  std::map<std::string_view, Seen> honest_on;  // by layers
+  for (const Plant& plant : plants()) {
+    if (plant.host != GetParam() || plant.side != PlantSide::on) continue;
+    SCOPED_TRACE(testing::Message() << plant.kind << ' ' << plant.form);
+    Settings on = Settings::defaults();
+    ASSERT_TRUE(on.set(GetParam(), plant.layers == "all" ? "on" : "on@" + std::string(plant.layers)));
+    if (!honest_on.contains(plant.layers)) honest_on[plant.layers] = ask(on);
+    const Recorded* r = find_recorded(plant.kind, plant.form);
+    ASSERT_NE(r, nullptr);
+    bool differs = false;
+    for (std::uint64_t launch = 1; launch <= 3 && !differs; ++launch) {
+      apply(plant, {.severity = plant.severity, .layers = std::string(plant.layers), .seed = 1, .launch = launch});
+      const Seen seen = ask(on);
+      differs = seen != honest_on[plant.layers];
+      for (const Reply& reply : seen.replies) EXPECT_NE(reply.finish, Finish::failed);
+      if (r->word == "nothing" || plant.site != "launch") break;
+    }
+    EXPECT_EQ(differs, r->word != "nothing");
+    EXPECT_EQ(ask(off), honest_off);
+    heal();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Table, EachHost, testing::ValuesIn(hosts()), [](const auto& host) {
+  std::string name(host.param);
+  std::ranges::replace(name, '.', '_');
+  return name;
+});
+
+// A wrong off side leaves on as it is; a wrong step under no switch changes every setting.
+TEST(Plants, OffSidesAndStepsChangeWhatTheyNameAlone) {
+  const Settings all_off, on = Settings::defaults();
+  const Seen honest_off = ask(all_off), honest_on = ask(on);
+  const auto sides = detail::side_table;
+  const auto steps = detail::step_table;
+  int planted = 0;
+  for (const Plant& plant : plants()) {
+    if (plant.side == PlantSide::on) continue;
+    ++planted;
+    apply(plant, {});
+    EXPECT_FALSE(ask(all_off) == honest_off) << plant.kind;
+    EXPECT_EQ(ask(on) == honest_on, plant.side == PlantSide::off) << plant.kind;
+    detail::side_table = sides;
+    detail::step_table = steps;
+  }
+  EXPECT_EQ(planted, 2);
+}
 
 TEST(Plants, TableNamesKnownSwitchesAndNoFormTwice) {
-  EXPECT_EQ(plants().size(), 4u);
   std::set<std::string> names;
   for (const Plant& plant : plants()) {
     Settings settings;
-    EXPECT_TRUE(settings.set(plant.host, "on")) << plant.kind;
-    EXPECT_TRUE(names.insert(std::string(plant.kind) + "/" + std::string(plant.form)).second);
+    EXPECT_EQ(settings.set(plant.host, "on").has_value(), plant.side != PlantSide::step) << plant.kind;
+    EXPECT_TRUE(names.insert(std::string(plant.kind) + "/" + std::string(plant.form)).second) << plant.kind;
     EXPECT_EQ(find_plant(plants(), plant.kind, plant.form), &plant);
+    EXPECT_EQ(plant.prior.size(), 8u) << plant.kind;
+    EXPECT_NE(plant.apply, nullptr) << plant.kind;
   }
   EXPECT_EQ(find_plant(plants(), "splitk-merge", "none"), nullptr);
+}
+
+TEST(Plants, DemoDrawsFromTheSameFourInTheSameOrder) {
+  std::vector<std::string> names;
+  for (const Plant& plant : demo_plants()) names.push_back(std::string(plant.kind) + "/" + std::string(plant.form));
+  EXPECT_EQ(names, (std::vector<std::string>{"splitk-merge/no-rescale", "idx-score-form/uniform-head-weights",
+                                             "cmp-state-not-cached/index-rows-left-behind",
+                                             "chunk-boundary-state/reset-indexer"}));
 }
 
 }  // namespace

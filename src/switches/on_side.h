@@ -40,7 +40,23 @@ struct SideEntry {
 };
 /// The one on-side table. It is written before the server starts and only read afterwards.
 extern std::array<SideEntry, kSwitchCount> side_table;
+
+/// Steps that no switch chooses for, but that are entries of the same table: a fault under no switch is planted there.
+inline constexpr std::array<std::string_view, 1> kSteps{"attention.derotate"};
+extern std::array<AnyFunction, kSteps.size()> step_table;  // null: the function that Step<> names
+
+consteval std::size_t step_index(std::string_view name) {
+  for (std::size_t i = 0; i < kSteps.size(); ++i)
+    if (kSteps[i] == name) return i;
+  throw "unknown step";
+}
 }  // namespace detail
+
+/// The function of a step under no switch, declared beside its contract:
+///
+///   template <> struct Step<"attention.derotate"> { static constexpr auto* run = &rope_ref; };
+template <FixedString Name>
+struct Step;
 
 namespace detail {
 /// A switch of an op has layers and runs on a backend; a step of the runtime has neither.
@@ -93,10 +109,29 @@ decltype(auto) chosen_side(const Settings& settings, Args&&... args) {
   return detail::off_function<Name>(Backend::ref)(std::forward<Args>(args)...);
 }
 
+/// Runs a step under no switch on a backend.
+template <FixedString Name, class... Args>
+decltype(auto) run_step(Backend backend, Args&&... args) {
+  using Function = std::remove_const_t<decltype(Step<Name>::run)>;
+  const detail::AnyFunction entry = detail::step_table[detail::step_index(Name.view())];
+  const Function run = entry != nullptr ? reinterpret_cast<Function>(entry) : on_backend<Step<Name>::run>(backend);
+  return run(std::forward<Args>(args)...);
+}
+
 /// Replaces the on side in this process, on every backend. For plumb-faulty and tests, before the server starts.
 template <FixedString Name>
 void replace_on_side(std::remove_const_t<decltype(Sides<Name>::on)> function) {
   detail::side_table[switch_index(Name.view())].on = reinterpret_cast<detail::AnyFunction>(function);
+}
+
+/// Same, the off side and a step under no switch: for the investigator's tests, which must find those too.
+template <FixedString Name>
+void replace_off_side(std::remove_const_t<decltype(Sides<Name>::off)> function) {
+  detail::side_table[switch_index(Name.view())].off = reinterpret_cast<detail::AnyFunction>(function);
+}
+template <FixedString Name>
+void replace_step(std::remove_const_t<decltype(Step<Name>::run)> function) {
+  detail::step_table[detail::step_index(Name.view())] = reinterpret_cast<detail::AnyFunction>(function);
 }
 
 }  // namespace plumb

@@ -58,7 +58,8 @@ std::string layers_text(const Layers& layers) {
 
 namespace detail {
 std::array<SideEntry, kSwitchCount> side_table;
-}
+std::array<AnyFunction, kSteps.size()> step_table;
+}  // namespace detail
 
 Settings Settings::defaults() {
   Settings settings;

@@ -106,7 +106,21 @@ struct Sides<"attention.split_k"> {
   static constexpr auto* on = &fast_ref;
 };
 
+template <>
+struct Step<"attention.derotate"> {
+  static constexpr auto* run = &plain_ref;
+};
+
 namespace {
+
+TEST(Steps, EachBackendRunsItsTwinAndAPlantIsWrongOnBoth) {
+  const auto before = detail::step_table;
+  EXPECT_EQ(run_step<"attention.derotate">(Backend::ref, 7), 7);
+  EXPECT_EQ(run_step<"attention.derotate">(Backend::cpu, 7), 17);
+  replace_step<"attention.derotate">(&wrong);
+  for (const Backend backend : {Backend::ref, Backend::cpu}) EXPECT_EQ(run_step<"attention.derotate">(backend, 7), -7);
+  detail::step_table = before;
+}
 
 TEST(Sides, EachBackendRunsItsTwinAndAPlantIsWrongOnBoth) {
   const auto before = detail::side_table;
@@ -122,6 +136,8 @@ TEST(Sides, EachBackendRunsItsTwinAndAPlantIsWrongOnBoth) {
   replace_on_side<"attention.split_k">(&wrong);
   for (const Backend backend : {Backend::ref, Backend::cpu}) EXPECT_EQ(run(backend, on), -7);
   EXPECT_EQ(run(Backend::cpu, off), 17);
+  replace_off_side<"attention.split_k">(&wrong);
+  for (const Backend backend : {Backend::ref, Backend::cpu}) EXPECT_EQ(run(backend, off), -7);
   detail::side_table = before;
 }
 

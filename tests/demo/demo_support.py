@@ -20,8 +20,7 @@ class Build:
 
     def seeds(self, count):
         """{kind: the first `count` seeds that draw it}, in the order of the table of plants."""
-        table = json.loads(subprocess.run([self.faulty, "faults", "--json"], check=True, capture_output=True).stdout)
-        seeds = {plant["kind"]: [] for plant in table["plants"]}
+        seeds = {plant["kind"]: [] for plant in self.plants()}
         scan = subprocess.run([self.faulty, "deal", "--scan", "1000"], check=True, capture_output=True, text=True)
         for line in scan.stdout.splitlines():
             deal = json.loads(line)
@@ -31,8 +30,9 @@ class Build:
         return seeds
 
     def plants(self):
+        """Those that the dealer draws from."""
         table = subprocess.run([self.faulty, "faults", "--json"], check=True, capture_output=True).stdout
-        return json.loads(table)["plants"]
+        return [plant for plant in json.loads(table)["plants"] if plant["demo"]]
 
 
 class Demo:

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/view.h"
-#include "switches/backend.h"
+#include "switches/on_side.h"
 
 namespace plumb {
 
@@ -54,6 +54,12 @@ void rope_cpu(const Rope& a);
 
 template <>
 inline constexpr auto kCpuTwin<&rope_ref> = &rope_cpu;
+
+/// The rotation back of attention's outputs, under no switch.
+template <>
+struct Step<"attention.derotate"> {
+  static constexpr auto* run = &rope_ref;
+};
 
 /// Pairs a rotation of backend cpu takes at most.
 inline constexpr std::int64_t kMaxRopePairs = 256;

@@ -26,6 +26,10 @@ struct AttentionParts {
   View<float, 3> lse;
 };
 void attention_parts_ref(const SparseAttention& a, std::int64_t t, const AttentionParts& parts);
+void attention_parts_cpu(const SparseAttention& a, std::int64_t t, const AttentionParts& parts);
+
+template <>
+inline constexpr auto kCpuTwin<&attention_parts_ref> = &attention_parts_cpu;
 
 /// sparse_attention_ref in another order: attention_parts_ref, then merge_splits_ref, which lets the sink in once.
 /// Partial outputs and log-sums are rounded to f32 in between.

@@ -1,0 +1,52 @@
+#include <array>
+#include <vector>
+
+#include "faults/forms/forms.h"
+#include "faults/forms/honest.h"
+#include "ops/rope/rope.h"
+#include "ops/sparse_attention_split/sparse_attention_split.h"
+
+// For the investigator's tests alone: a wrong step under no switch, and a wrong off side.
+
+namespace plumb::faults {
+namespace {
+
+// Keys and values are one rotated vector, so attention's output is rotated like a key and must be turned back by the
+// position of its query. It is not.
+void outputs_stay_rotated(const Rope&) {}
+
+// The one-pass kernel that stands for the reference leaves the sink out.
+void one_pass_without_sink(const SparseAttention& a) {
+  std::vector<float> none(static_cast<std::size_t>(a.sinks.extent(0)), -1e30f);
+  SparseAttention without = a;
+  without.sinks = View<const float, 1>(none.data(), a.sinks.extents());
+  honest<&sparse_attention_ref>()(without);
+}
+
+void plant_rotated_outputs(const Dose&) { replace_step<"attention.derotate">(&outputs_stay_rotated); }
+void plant_off_side(const Dose&) { replace_off_side<"attention.split_k">(&one_pass_without_sink); }
+
+constexpr std::array kPlants{
+    Plant{.kind = "out-derotation",
+          .form = "skipped",
+          .host = "none",
+          .site = "prefill: layers.0.attn_heads",
+          .what = "the rotary part of attention's output is not rotated back",
+          .apply = &plant_rotated_outputs,
+          .prior = "~xxx....",
+          .side = PlantSide::step},
+    Plant{.kind = "sink-dropped",
+          .form = "off-side",
+          .host = "attention.split_k",
+          .site = "prefill: layers.0.attn_heads",
+          .what = "the one-pass side leaves the sink out of the denominator",
+          .apply = &plant_off_side,
+          .prior = "x~~x..~.",
+          .side = PlantSide::off},
+};
+
+}  // namespace
+
+std::span<const Plant> no_switch_plants() { return kPlants; }
+
+}  // namespace plumb::faults
