@@ -115,7 +115,7 @@ class GroupedExperts {
     s_.starts.assign(static_cast<std::size_t>(experts + 1), 0);
     for (const std::int32_t e : a_.experts.span()) {
       CHECK(e >= 0 && e < experts);
-      ++s_.starts[static_cast<std::size_t>(e + 1)];
+      ++s_.starts[static_cast<std::size_t>(e) + 1];
     }
     for (std::size_t e = 1; e < s_.starts.size(); ++e) s_.starts[e] += s_.starts[e - 1];
     std::vector<std::int64_t> next(s_.starts.begin(), s_.starts.end() - 1);
