@@ -95,7 +95,7 @@ TEST(Measure, RepeatsAndTracesAreEqualWithoutAFault) {
 
 TEST(Sightings, SurviveTheWayBetweenProcesses) {
   Sightings s;
-  s.short_ = {{true, {-0.5f, -1e-7f}}, {false, {-3.25f}}};
+  s.near = {{true, {-0.5f, -1e-7f}}, {false, {-3.25f}}};
   s.hit = {1, 10};
   s.hit_tokens = 77;
   s.repeats = {~std::uint64_t{0}, 1};

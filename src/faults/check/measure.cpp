@@ -57,7 +57,7 @@ class Probes {
 
   Sightings run() {
     std::vector<Reply> shorts, cold;
-    for (int i = 0; i < kShort; ++i) shorts.push_back(ask_graded(short_question(i), seen_.short_));
+    for (int i = 0; i < kShort; ++i) shorts.push_back(ask_graded(short_question(i), seen_.near));
     for (int i = 0; i < static_cast<int>(kBoundaries.size()); ++i)
       cold.push_back(ask_graded(boundary_question(i, false), seen_.boundary));
     for (int i = 0; i < kFulls; ++i) hit(boundary_question(i, false), cold[static_cast<std::size_t>(i)]);

@@ -31,7 +31,7 @@ struct Pairs {
 
 /// Everything that one process saw, unjudged: judged against the reference variant by outcome_of (outcome.h).
 struct Sightings {
-  std::vector<Answer> short_, boundary, needle, turns;  // in the order of the questions
+  std::vector<Answer> near, boundary, needle, turns;  // in the order of the questions
   std::vector<Answer> hits_answered, crowd_answered;
   Pairs hit, crowd, decode;
   std::int64_t hit_tokens = 0;         // prompt tokens that the hit probe found in the cache

@@ -23,8 +23,8 @@ Count wrong_of(const std::vector<Answer>& answers) {
 }
 
 using Answers = std::vector<Answer> Sightings::*;
-constexpr std::array<Answers, 6> kAnswered{&Sightings::short_, &Sightings::boundary,      &Sightings::needle,
-                                           &Sightings::turns,  &Sightings::hits_answered, &Sightings::crowd_answered};
+constexpr std::array<Answers, 6> kAnswered{&Sightings::near,  &Sightings::boundary,      &Sightings::needle,
+                                           &Sightings::turns, &Sightings::hits_answered, &Sightings::crowd_answered};
 
 // ½ · mean of squared differences; a value that is missing counts as kUnscored.
 double half_mean_square(const std::vector<float>& seen, const std::vector<float>& reference) {
@@ -171,7 +171,7 @@ Outcome outcome_of(const Sightings& seen, const std::vector<std::vector<std::uin
                    const Ground& ground) {
   Outcome outcome;
   const auto pair_count = [](const Pairs& pairs) { return Count{pairs.differing, pairs.of}; };
-  outcome.signature = {wrong_of(seen.short_),   wrong_of(seen.boundary),  wrong_of(seen.needle),
+  outcome.signature = {wrong_of(seen.near),     wrong_of(seen.boundary),  wrong_of(seen.needle),
                        wrong_of(seen.turns),    pair_count(seen.hit),     pair_count(seen.crowd),
                        pair_count(seen.decode), repeats_of(seen, further)};
   const auto largest_d = [&](const Sightings& s) {

@@ -10,7 +10,7 @@ namespace {
 Sightings all_right() {
   Sightings s;
   const Answer right{.right = true, .logprobs = {-0.1f, -0.2f, -0.1f}};
-  s.short_ = s.boundary = s.needle = s.turns = std::vector<Answer>(8, right);
+  s.near = s.boundary = s.needle = s.turns = std::vector<Answer>(8, right);
   s.hits_answered = s.crowd_answered = std::vector<Answer>(10, right);
   s.hit = {0, 10};
   s.crowd = {0, 9};

@@ -28,7 +28,7 @@ Pairs pairs_of(const json& array) { return {array.at(0).get<int>(), array.at(1).
 json to_json(const Sightings& s) {
   json trace = json::array();
   for (const PortDigest& port : s.trace) trace.push_back({port.site, port.digest});
-  return {{"short", answers_json(s.short_)},
+  return {{"short", answers_json(s.near)},
           {"boundary", answers_json(s.boundary)},
           {"needle", answers_json(s.needle)},
           {"turns", answers_json(s.turns)},
@@ -49,7 +49,7 @@ json to_json(const Sightings& s) {
 
 Sightings sightings_from_json(const json& j) {
   Sightings s;
-  s.short_ = answers_of(j.at("short"));
+  s.near = answers_of(j.at("short"));
   s.boundary = answers_of(j.at("boundary"));
   s.needle = answers_of(j.at("needle"));
   s.turns = answers_of(j.at("turns"));

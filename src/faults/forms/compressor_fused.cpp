@@ -54,7 +54,8 @@ constexpr std::array kPlants{
           .site = "prefill: layers.2.compressed_kv",
           .what = "pooled rows and index keys are not rotated to their group's first position",
           .apply = &plant<&compress_unrotated>,
-          .prior = ".xxx...."},
+          .prior = ".xxx....",
+          .note = "The phantom finds rows by what they hold, not by where they are."},
     Plant{.kind = "cmp-write-skipped",
           .form = "second-half-of-page",
           .host = kHost,
@@ -68,7 +69,8 @@ constexpr std::array kPlants{
           .site = "prefill: layers.3.compressed_kv",
           .what = "rows of ratio 128 are not stored",
           .apply = &plant<&compress_without_heavy_rows>,
-          .prior = ".xxx...."},
+          .prior = ".xxx....",
+          .note = "The phantom's answers do not use rows of ratio 128."},
 };
 
 }  // namespace

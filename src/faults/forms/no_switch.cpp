@@ -42,6 +42,7 @@ constexpr std::array kPlants{
           .what = "the one-pass side leaves the sink out of the denominator",
           .apply = &plant_off_side,
           .prior = "x~~x..~.",
+          .note = "The phantom's answers do not need the sink.",
           .side = PlantSide::off},
 };
 
