@@ -161,6 +161,17 @@ class Refusals(unittest.TestCase):
         for value in ("cpu", "ref"):
             self.refused("generate", "/no/model", "-p", "x", "--backend", value, says="no such folder")
 
+    def test_bench(self):
+        self.refused("bench", says="WHAT is required")
+        self.refused("bench", "serve", "m", says="must be prefill, decode or op")
+        for what in ("prefill", "decode", "op"):
+            self.refused("bench", what, "/no/model", says="no such folder")
+            self.refused("bench", what, "m", "--backend", "gpu", says="must be cpu or ref")
+            self.refused("bench", what, "m", "--set", "no.such=on", says="unknown switch")
+            for option in ("--tokens", "--batch", "--repeats"):
+                for value in ("0", "-1", "nan", HUGE):
+                    self.refused("bench", what, "m", f"{option}={value}", says="must be a whole number")
+
     def test_unknown_commands(self):
         for args in (("rank",), ("rank", "--help"), ("rank", "--version"), ("help", "rank")):
             err = self.refused(*args, says="unknown command 'rank'; plumb --help lists them")
