@@ -87,7 +87,9 @@ Seen ask(const Settings& settings) {
   one(fork, 1);
   one(random_prompt(6, kContext - 1), 1);
   one(prompt, 1);
-  one(prompt, 1);  // a hit on pages that are no neighbours any more
+  one(random_prompt(11, 140), 1);
+  one(fork, 1);
+  one(fork, 1);  // a hit on pages that are no neighbours any more
 
   options.pool_tokens = 2 * kContext;
   options.max_running = 4;
@@ -145,10 +147,7 @@ TEST_P(EachHost, PlantsChangeItsOnSideAlone) {
       for (const Reply& reply : seen.replies) EXPECT_NE(reply.finish, Finish::failed);
       if (r->word == "nothing" || plant.site != "launch") break;
     }
-    // Wrong only where a sequence's pages are no neighbours; here, with few prompts, they may be.
-    if (plant.kind != "page-table-ignored") {
-      EXPECT_EQ(differs, r->word != "nothing");
-    }
+    EXPECT_EQ(differs, r->word != "nothing");
     EXPECT_EQ(ask(off), honest_off);
     heal();
   }

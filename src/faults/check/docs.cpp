@@ -1,6 +1,6 @@
 #include "faults/check/docs.h"
 
-#include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -29,7 +29,8 @@ thread, host switch on and all others at their defaults:
   cold; a request in a *crowd* and alone; *decoded* tokens and the same ones scored in one pass; *repeats* in one launch and
   in two more.
 - **prior**: what the catalogue of fault kinds expects of the same probes (x fails, . passes, ~ depends).
-- **site**: where it is first seen; it was stated before it was measured. `state …` is a kind of state before a pass.
+- **site**: where it is first seen; it was stated before it was measured. `state …` is a kind of state before a pass; a word
+  alone is a stage that has no port.
 - **D**: ½ · mean of (Δ log-probability)² against all switches off, the host alone on: texts scored cold / as hits / decoded
   token by token. **flips**: passages of unfamiliar text in which a most likely token changed.
 - **lost**: answers that are wrong where the reference is right; **nats**: by how much less likely the right answer became,
@@ -42,6 +43,9 @@ thread, host switch on and all others at their defaults:
 )";
 
 std::string count_text(const Count& c) { return c.failed == 0 ? "·" : fmt::format("{}/{}", c.failed, c.of); }
+
+// Without the sign of a zero.
+double rounded(double nats) { return std::abs(nats) < 0.005 ? 0 : nats; }
 
 std::string d_text(double d) { return d == 0 ? "0" : fmt::format("{:.1e}", d); }
 
@@ -57,11 +61,11 @@ std::string host_text(const Plant& plant) {
 
 std::string row(const Plant& plant, const Recorded& r) {
   std::string text = fmt::format("| {} · {} | {} | {} | `{}` |", plant.kind, plant.form, host_text(plant),
-                                 r.site.empty() ? "none" : r.site, plant.prior);
+                                 r.site.empty() ? plant.site : r.site, plant.prior);
   if (const auto signature = parse_signature(r.signature))
     for (const Count& count : *signature) text += fmt::format(" {} |", count_text(count));
   return text + fmt::format(" {} / {} / {} | {}/{} | {} | {:.2f} | {} |\n", d_text(r.d_cold), hit_text(plant, r),
-                            d_text(r.d_decode), r.flips, r.passages, r.lost_answers, r.lost_nats, r.word);
+                            d_text(r.d_decode), r.flips, r.passages, r.lost_answers, rounded(r.lost_nats), r.word);
 }
 
 }  // namespace

@@ -24,19 +24,26 @@ void quantise_block(View<const float, 2> weight, std::int64_t k0, std::int64_t o
       to.codes[static_cast<std::size_t>(k * to.out + o)] = f32_to_e4m3(weight(k, o) / e8m0_to_f32(scale));
 }
 
-[[gnu::always_inline]] inline void scale_codes_body(const std::uint8_t* codes, std::int64_t count, float scale,
-                                                    float* out) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = e4m3_to_f32(codes[i]) * scale;
+// A part of one block: `rows` rows of `count` codes, `stride` apart, to rows of out `out_stride` apart.
+struct CodeRegion {
+  const std::uint8_t* codes;
+  std::int64_t stride;
+  std::int64_t rows;
+  std::int64_t count;
+  float scale;
+  float* out;
+  std::int64_t out_stride;
+};
+[[gnu::always_inline]] inline void scale_codes_body(const CodeRegion& a) {
+  for (std::int64_t k = 0; k < a.rows; ++k) {
+    const std::uint8_t* codes = a.codes + k * a.stride;
+    float* out = a.out + k * a.out_stride;
+    for (std::int64_t i = 0; i < a.count; ++i) out[i] = e4m3_to_f32(codes[i]) * a.scale;
+  }
 }
-void scale_codes_baseline(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
-  scale_codes_body(codes, count, scale, out);
-}
-PLUMB_TARGET_AVX2 void scale_codes_avx2(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
-  scale_codes_body(codes, count, scale, out);
-}
-PLUMB_TARGET_AVX512 void scale_codes_avx512(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
-  scale_codes_body(codes, count, scale, out);
-}
+void scale_codes_baseline(const CodeRegion& a) { scale_codes_body(a); }
+PLUMB_TARGET_AVX2 void scale_codes_avx2(const CodeRegion& a) { scale_codes_body(a); }
+PLUMB_TARGET_AVX512 void scale_codes_avx512(const CodeRegion& a) { scale_codes_body(a); }
 
 }  // namespace
 
@@ -55,12 +62,17 @@ void dequantise_fp8(const Fp8Matrix& matrix, std::int64_t begin, std::int64_t en
   const auto scale_codes = isa == Isa::avx512 ? &scale_codes_avx512
                            : isa == Isa::avx2 ? &scale_codes_avx2
                                               : &scale_codes_baseline;
-  for (std::int64_t k = 0; k < matrix.in; ++k)
+  for (std::int64_t k = 0; k < matrix.in; k += kFp8Block)
     for (std::int64_t o = begin, next; o < end; o = next) {
       next = std::min((o / kFp8Block + 1) * kFp8Block, end);
       const std::int64_t block = k / kFp8Block * blocks_of(matrix.out) + o / kFp8Block;
-      scale_codes(matrix.codes.data() + k * matrix.out + o, next - o,
-                  e8m0_to_f32(matrix.scales[static_cast<std::size_t>(block)]), out + k * (end - begin) + o - begin);
+      scale_codes({.codes = matrix.codes.data() + k * matrix.out + o,
+                   .stride = matrix.out,
+                   .rows = std::min(kFp8Block, matrix.in - k),
+                   .count = next - o,
+                   .scale = e8m0_to_f32(matrix.scales[static_cast<std::size_t>(block)]),
+                   .out = out + k * (end - begin) + o - begin,
+                   .out_stride = end - begin});
     }
 }
 

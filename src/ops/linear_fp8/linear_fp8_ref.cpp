@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <vector>
+#include <memory>
 
 #include "ops/linear/dot_rows.h"
 #include "ops/linear/dot_rows_cpu.h"
@@ -18,12 +18,13 @@ void run(const LinearFp8& a, Dot&& dot) {
   const std::int64_t begin = p.outputs.begin, end = p.outputs.end < 0 ? out : p.outputs.end;
   CHECK(a.weight->in == in && a.weight->out == out && p.out.extent(0) == rows);
   CHECK(0 <= begin && begin <= end && end <= out);
-  std::vector<float> x(static_cast<std::size_t>(rows * in)), w(static_cast<std::size_t>(in * kColumns));
-  round_activations_fp8(p.x, x.data());
+  const auto x = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(rows * in));
+  const auto w = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(in * kColumns));
+  round_activations_fp8(p.x, x.get());
   for (std::int64_t o = begin; o < end; o += kColumns) {
     const std::int64_t count = std::min(kColumns, end - o);
-    dequantise_fp8(*a.weight, o, o + count, w.data());
-    dot(DotRows{.x = x.data(), .x_stride = in, .w = w.data(), .w_stride = count, .rows = rows, .in = in, .out = count},
+    dequantise_fp8(*a.weight, o, o + count, w.get());
+    dot(DotRows{.x = x.get(), .x_stride = in, .w = w.get(), .w_stride = count, .rows = rows, .in = in, .out = count},
         p.out.data() + o, out);
   }
 }

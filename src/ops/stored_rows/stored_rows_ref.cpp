@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/isa.h"
 #include "ops/stored_rows/stored_rows.h"
 #include "tensor/formats.h"
 
@@ -8,6 +9,29 @@ namespace plumb {
 namespace {
 
 constexpr float kLeastAmax = 1e-4f;
+
+[[gnu::always_inline]] inline void decode_body(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) out[i] = e4m3_to_f32(codes[i]) * scale;
+}
+void decode_baseline(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  decode_body(codes, count, scale, out);
+}
+PLUMB_TARGET_AVX2 void decode_avx2(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  decode_body(codes, count, scale, out);
+}
+PLUMB_TARGET_AVX512 void decode_avx512(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  decode_body(codes, count, scale, out);
+}
+void decode(const std::uint8_t* codes, std::int64_t count, float scale, float* out) {
+  switch (best_isa()) {
+    case Isa::avx512:
+      return decode_avx512(codes, count, scale, out);
+    case Isa::avx2:
+      return decode_avx2(codes, count, scale, out);
+    case Isa::baseline:
+      return decode_baseline(codes, count, scale, out);
+  }
+}
 
 // The bytes of a stored row behind its leading f32 words.
 std::uint8_t* bytes_after(float* row, std::int64_t words) { return reinterpret_cast<std::uint8_t*>(row + words); }
@@ -21,9 +45,7 @@ void encode_key(const float* x, std::int64_t width, float* row) {
 }
 
 void decode_key(const float* row, std::int64_t width, float* out) {
-  const float scale = row[0];
-  const auto* codes = reinterpret_cast<const std::uint8_t*>(row + 1);
-  for (std::int64_t i = 0; i < width; ++i) out[i] = e4m3_to_f32(codes[i]) * scale;
+  decode(reinterpret_cast<const std::uint8_t*>(row + 1), width, row[0], out);
 }
 
 void encode_kv(const float* x, std::int64_t width, std::int64_t kept, float* row) {
@@ -44,10 +66,8 @@ void encode_kv(const float* x, std::int64_t width, std::int64_t kept, float* row
 void decode_kv(const float* row, std::int64_t width, std::int64_t kept, float* out) {
   const std::int64_t coded = width - kept;
   const auto* codes = reinterpret_cast<const std::uint8_t*>(row + kept);
-  for (std::int64_t begin = 0; begin < coded; begin += kKvGroup) {
-    const float scale = e8m0_to_f32(codes[coded + begin / kKvGroup]);
-    for (std::int64_t i = begin; i < std::min(begin + kKvGroup, coded); ++i) out[i] = e4m3_to_f32(codes[i]) * scale;
-  }
+  for (std::int64_t begin = 0; begin < coded; begin += kKvGroup)
+    decode(codes + begin, std::min(kKvGroup, coded - begin), e8m0_to_f32(codes[coded + begin / kKvGroup]), out + begin);
   std::copy_n(row, kept, out + coded);
 }
 
