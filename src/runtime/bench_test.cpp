@@ -1,5 +1,10 @@
 #include "runtime/bench.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace plumb {
@@ -16,9 +21,10 @@ BenchOptions tiny(Backend backend) {
 }
 
 class BenchOn : public testing::TestWithParam<Backend> {};
-INSTANTIATE_TEST_SUITE_P(Backends, BenchOn, testing::Values(Backend::ref, Backend::cpu));
+INSTANTIATE_TEST_SUITE_P(Backends, BenchOn, testing::Values(Backend::ref, Backend::cpu),
+                         [](const auto& of) { return std::string(of.param == Backend::ref ? "ref" : "cpu"); });
 
-TEST_P(BenchOn, TimesWhatItWasAskedToAndStaysBelowTheLimit) {
+TEST_P(BenchOn, TimesWhatItWasAskedTo) {
   BenchOptions options = tiny(GetParam());
   options.batch = 3;
   for (const auto bench : {&bench_prefill, &bench_decode}) {
@@ -31,23 +37,46 @@ TEST_P(BenchOn, TimesWhatItWasAskedToAndStaysBelowTheLimit) {
     EXPECT_GT(result->per_processor_second(), 0);
     EXPECT_EQ(result->machine.threads, 2);
     EXPECT_GT(result->machine.read_bytes, 0);
-    // No measurement of ours is so lucky; a cost counted too high would be.
-    EXPECT_LT(result->best(), result->limit) << result->what;
+    // Times are of whatever else this machine does; that the cost of a pass is counted right, cost_test.cpp shows.
+    EXPECT_GT(result->limit, 0);
   }
 }
 
-TEST_P(BenchOn, OpsAreThereWithTheirLimits) {
+// Multiply-adds count as two operations. The counts are worked out by hand from the checkpoint's sizes: 5 rows, the
+// last of 200 positions.
+TEST_P(BenchOn, OpsAreThereWithTheirCostsAndLimits) {
+  const std::vector<std::pair<std::string, double>> expected = {
+      {"linear q_a 64x24", 2. * 5 * 64 * 24},
+      {"linear q_b 24x128", 2. * 5 * 24 * 128},
+      {"linear o_b 32x64", 2. * 5 * 32 * 64},
+      {"linear router 64x8", 2. * 5 * 64 * 8},
+      {"linear head 64x256", 2. * 5 * 64 * 256},
+      {"grouped_linear 2x64x16", 2. * 5 * 2 * 64 * 16},
+      {"experts 2 of 8, 64x32", 2. * 5 * 3 * 64 * 32 * (2 + 1)},  // gate, up, down; 2 routed, 1 shared
+      {"experts grouped", 2. * 5 * 3 * 64 * 32 * (2 + 1)},
+      {"hc_pre", 2. * 5 * 4 * 64 * (4 + 4 + 16 + 2)},  // pre, post, comb; norm and collapse
+      {"hc_post", 2. * 5 * 4 * (4 + 1) * 64},
+      {"rms_norm 64", 4. * 5 * 64},
+      {"rope 4x8", 3. * 5 * 4 * 8},
+      {"indexer 50 keys, top 16", 2. * 5 * 50 * 8 * 16},
+      {"attention 48 keys, 4x32", 2. * 2 * 5 * (32 + 16) * 4 * 32},  // scores and sum; window and selected rows
+  };
   BenchOptions options = tiny(GetParam());
   options.threads = 0;
   options.batch = 5;
   const auto result = bench_ops(options);
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_EQ(result->rows, 5);
-  EXPECT_GE(result->ops.size(), 12u);
-  for (const OpResult& op : result->ops) {
+  ASSERT_EQ(result->ops.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const OpResult& op = result->ops[i];
+    EXPECT_EQ(op.name, expected[i].first);
+    EXPECT_EQ(op.operations, expected[i].second) << op.name;
     EXPECT_GT(op.seconds, 0) << op.name;
-    EXPECT_GT(op.limit_seconds, 0) << op.name;
-    EXPECT_LT(op.limit_seconds, 1.2 * op.seconds) << op.name;
+    EXPECT_GT(op.bytes, 0) << op.name;
+    EXPECT_EQ(op.limit_seconds, std::max(op.operations / result->machine.operations_per_second,
+                                         op.bytes / result->machine.bytes_per_second))
+        << op.name;
   }
 }
 
