@@ -63,11 +63,6 @@ Counts counts_of(const ProbeTarget& target, const std::string& cell) {
   return c;
 }
 
-bool is_weak(const std::string& cell) {
-  const auto probe = probe_of(cell);
-  return probe && (*probe)->weak;
-}
-
 int ProbeReport::failures() const {
   int sum = 0;
   for (const ProbeTarget& t : targets)

@@ -86,8 +86,6 @@ Result<ProbeReport> run_probes(const ProbeOptions& options);
 
 /// Failures among the resolved trials of a cell in the target's wording.
 Counts counts_of(const ProbeTarget& target, const std::string& cell);
-/// Whether the cell's probe is shown and never counted.
-bool is_weak(const std::string& cell);
 
 /// Probes one world that is running already.
 ProbeTarget probe_world(World& world, const std::string& name, const std::vector<std::string>& cells,

@@ -311,6 +311,12 @@ Result<const Probe*> probe_of(std::string_view cell) {
   return parsed->probe;
 }
 
+bool is_weak(std::string_view cell) {
+  const auto probe = probe_of(cell);
+  CHECK(probe.has_value());
+  return (*probe)->weak;
+}
+
 int least_prompt_tokens(std::string_view cell, const Shape& shape) {
   const auto parsed = parse_cell(cell);
   CHECK(parsed.has_value());

@@ -66,6 +66,8 @@ std::span<const Probe> probes();
 Result<std::vector<std::string>> cells_of(std::string_view suite, const std::vector<int>& lengths);
 /// The probe of a cell. Errors: no such probe, a length that is no number or too short.
 Result<const Probe*> probe_of(std::string_view cell);
+/// Whether a cell's probe is shown, but never used for a verdict. The cell must be one that probe_of() knows.
+bool is_weak(std::string_view cell);
 
 /// The requests of a trial: a pure function of its arguments.
 Item make_item(const ItemId& id, Wording wording, const Shape& shape);

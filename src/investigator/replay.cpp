@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace plumb::investigator {
 namespace {
 
@@ -24,12 +22,6 @@ int set_size(const std::string& cell) {
 }
 
 }  // namespace
-
-bool is_weak(const std::string& cell) {
-  const auto probe = probe_of(cell);
-  CHECK(probe.has_value());
-  return (*probe)->weak;
-}
 
 NextStep Replay::run() {
   NextStep next;

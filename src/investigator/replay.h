@@ -14,6 +14,7 @@
 
 #include "investigator/design.h"
 #include "investigator/investigation.h"
+#include "investigator/probes.h"
 #include "investigator/variants.h"
 
 namespace plumb::investigator {
@@ -35,9 +36,6 @@ struct Stop {
   std::string verdict;
   std::string klass;
 };
-
-/// Whether a cell's probe is shown, but never used for a verdict.
-bool is_weak(const std::string& cell);
 
 /// Straight-line code over a replayed history. want() returns what the journal already holds or ends the replay with
 /// the launch that is missing; what happens next depends only on launches asked for earlier in the same replay.
