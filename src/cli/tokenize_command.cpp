@@ -1,8 +1,9 @@
+#include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -39,11 +40,18 @@ Result<std::vector<std::int32_t>> ids_of(const std::filesystem::path& folder, st
   return (*encoding)->encode(text);
 }
 
+Result<std::string> standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> part;
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), stdin)) text.append(part.data(), count);
+  if (std::ferror(stdin) != 0) return error("standard input cannot be read: {}", std::strerror(errno));
+  return text;
+}
+
 int run_tokenize(const TokenizeArgs& args) {
-  const std::string text =
-      args.has_text ? args.text
-                    : std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  const auto ids = ids_of(args.model, text);
+  const auto text = args.has_text ? args.text : standard_input();
+  if (!text) return fail(text.error().message);
+  const auto ids = ids_of(args.model, *text);
   if (!ids) return fail(ids.error().message);
   if (args.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"ids", *ids}, {"count", ids->size()}}.dump());

@@ -333,6 +333,16 @@ TEST(Runtime, AFullQueueRefusesAndAcceptedRequestsFinish) {
   for (const auto& sink : accepted) EXPECT_EQ(sink->wait().tokens.size(), 100u);
 }
 
+// One client that waits for each reply finds the queue empty every time.
+TEST(Runtime, ACallerWhoWaitsForHisRepliesIsNeverRefused) {
+  const auto runtime = tiny_runtime({.max_context_tokens = 400, .max_running = 1, .max_waiting = 1});
+  for (int i = 0; i < 300; ++i) {
+    auto sink = std::make_shared<WaitingSink>();
+    ASSERT_TRUE(runtime->submit({.prompt = {1, 2, 3}, .max_tokens = 1}, sink)) << i;
+    EXPECT_EQ(sink->wait().tokens.size(), 1u);
+  }
+}
+
 TEST(Runtime, CancellingFreesEveryPage) {
   Rng rng{7};
   const auto runtime = tiny_runtime({.max_context_tokens = 900, .max_running = 3});

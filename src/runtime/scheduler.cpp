@@ -66,6 +66,7 @@ bool Scheduler::step() {
                                                         .most_snapshots = options_.prefix_bytes / tail_bytes,
                                                         .layout = &engine_.layout()});
     if (!provide_pages()) continue;
+    update_gauges();  // who was admitted does not wait any more, and a pass takes long
     run_pass();
     update_gauges();
     return true;
@@ -156,6 +157,7 @@ void Scheduler::finish(Sequence& sequence, Finish reason) {
     ++(reason == Finish::cancelled ? stats_.cancelled : reason == Finish::failed ? stats_.failed : stats_.finished);
   }
   sequence.done = true;
+  update_gauges();  // before the reply goes out: whoever has read it may ask for them, or send the next request
   sequence.sink->on_finish(reason, sequence.usage);
 }
 
@@ -169,13 +171,15 @@ void Scheduler::clear_cache() {
 }
 
 void Scheduler::update_gauges() {
-  std::int64_t preempted = 0;
-  for (const auto& [id, sequence] : queue_) preempted += sequence->preempted;
+  const auto not_done = [](const auto& sequence) { return !sequence->done; };
+  std::int64_t waiting = 0, preempted = 0;
+  for (const auto& [id, sequence] : queue_)
+    if (not_done(sequence)) ++(sequence->preempted ? preempted : waiting);
   const PrefixCacheStats& cache = cache_.stats();
   const std::lock_guard lock(stats_mutex_);
-  stats_.running = static_cast<std::int64_t>(running_.size());
+  stats_.running = std::ranges::count_if(running_, not_done);
   stats_.preempted = preempted;
-  stats_.waiting = static_cast<std::int64_t>(queue_.size()) - preempted;
+  stats_.waiting = waiting;
   stats_.pages_total = pages_.page_count();
   stats_.pages_used = pages_.page_count() - pages_.free_count();
   stats_.window_pages_used = window_pages_.page_count() - window_pages_.free_count();

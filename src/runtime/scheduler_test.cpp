@@ -265,5 +265,36 @@ TEST_F(SchedulerTest, CancellingAtAnyMomentLeavesTheOthersAndThePagesAsTheyAre) 
   EXPECT_GE(stats().preemptions, 1u);
 }
 
+// What a client sees beside a token or behind a reply is of that moment: nobody waits who computes or has his reply.
+TEST_F(SchedulerTest, GaugesAreOfTheMomentWhenASinkIsTold) {
+  struct Looking final : TokenSink {
+    explicit Looking(const Scheduler& of) : scheduler(of) {}
+    void on_prompt_scores(std::vector<TokenScore>) override {}
+    void on_token(TokenScore) override { tokens.push_back(scheduler.stats()); }
+    void on_finish(Finish, Usage) override { end = scheduler.stats(); }
+    const Scheduler& scheduler;
+    std::vector<GeneratorStats> tokens;
+    GeneratorStats end;
+  };
+  make({.max_context_tokens = 400, .max_running = 2});
+  std::vector<std::shared_ptr<Looking>> sinks;
+  for (int i = 0; i < 3; ++i) {
+    sinks.push_back(std::make_shared<Looking>(*scheduler_));
+    scheduler_->add(std::make_unique<Sequence>(++last_id_, request(20, 3, settings(true)), sinks.back()));
+  }
+  drain();
+  EXPECT_EQ(sinks[0]->tokens.front().waiting, 1);  // the third
+  EXPECT_EQ(sinks[0]->tokens.front().running, 2);
+  EXPECT_EQ(sinks[0]->end.running, 1);  // the second, told after it
+  EXPECT_EQ(sinks[1]->end.running, 0);
+  EXPECT_EQ(sinks[2]->tokens.front().waiting, 0);
+  EXPECT_EQ(sinks[2]->end.running, 0);
+  EXPECT_EQ(sinks[2]->end.pages_used, sinks[2]->end.pages_cached);
+  const auto cancelled = std::make_shared<Looking>(*scheduler_);
+  scheduler_->add(std::make_unique<Sequence>(++last_id_, request(20, 3, settings(true)), cancelled));
+  scheduler_->cancel(last_id_);
+  EXPECT_EQ(cancelled->end.waiting, 0);
+}
+
 }  // namespace
 }  // namespace plumb

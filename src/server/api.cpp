@@ -257,8 +257,8 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (*options.max_tokens == 0 && !request.echo)
     fields.fail("max_tokens", "max_tokens 0 needs echo: there would be nothing to return");
   if (request.prompts.size() * static_cast<std::size_t>(options.n) > limits.max_choices)
-    fields.fail("n", fmt::format("{} prompts times n {} is more than {} choices", request.prompts.size(), options.n,
-                                 limits.max_choices));
+    fields.fail("n", fmt::format("{} prompts times n {} is more than the {} sequences that may wait",
+                                 request.prompts.size(), options.n, limits.max_choices));
   if (!fields.failed() && !request.suffix.empty() &&
       (request.echo || !std::holds_alternative<std::string>(request.prompts.front())))
     fields.fail("suffix", "suffix needs prompts that are texts, and no echo");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -56,11 +57,11 @@ int unknown_command(const CLI::App& app, std::string_view name) {
 }
 
 // The number of a stream that was closed goes to the next file that is opened, and what is printed would end up in it.
-// A standard output that cannot be written takes its place, so that the end of the command notices.
+// One that can neither be read (0) nor written (1) takes its place, so that the command notices.
 void occupy_standard_streams() {
   for (const int number : {0, 1, 2})
     if (::fcntl(number, F_GETFD) < 0 && errno == EBADF)
-      (void)::open("/dev/null", number == 2 ? O_WRONLY : O_RDONLY);  // the lowest free number is this one
+      (void)::open("/dev/null", number == 1 ? O_RDONLY : O_WRONLY);  // the lowest free number is this one
 }
 
 std::terminate_handler default_terminate = nullptr;
@@ -124,6 +125,9 @@ CLI::Option* takes_backend(CLI::Option* option) {
 
 int run_command_line(CLI::App& app, int argc, const char* const* argv, const int& exit_code) {
   occupy_standard_streams();
+  // A file that may not grow any more fails its write, and what was begun is removed; by default the signal ends us
+  // first.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (default_terminate == nullptr) default_terminate = std::set_terminate(end_for_want_of_memory);
   int code = kExitError;
   std::string reason;

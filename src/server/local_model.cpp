@@ -45,6 +45,7 @@ Result<ServedModel> load_local_model(const ServeOptions& options, const Settings
   info.max_context = opened->generator->max_context_tokens();
   info.hash = opened->model->hash;
   info.layers = static_cast<int>(config.layers.size());
+  info.max_queue = runtime.max_waiting;
   info.created =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return ServedModel{std::move(*encoding), std::move(opened->generator), std::move(info)};

@@ -154,6 +154,7 @@ Result<void> serve(const ServeOptions& options, const ModelLoader& load) {
   service.limits.max_logprobs = options.max_logprobs;
   service.limits.settings = *settings;
   service.limits.layers = model->info.layers;
+  service.limits.max_choices = std::min(service.limits.max_choices, static_cast<std::size_t>(model->info.max_queue));
   service.served_model_name = options.served_model_name;
   service.launch_args = shown_arguments(options);
   const auto server = HttpServer::start(http, std::move(service), *model->generator, *model->encoding, model->info);
@@ -213,6 +214,7 @@ Result<Settings> launch_settings(const std::vector<std::string>& sets, Settings 
 }
 
 int run_serve(const ServeOptions& options, const ModelLoader& load) {
+  std::signal(SIGPIPE, SIG_IGN);  // nobody reading the log any more is no reason to end
   spdlog::set_default_logger(stderr_logger());
   try {
     const auto served = serve(options, load);

@@ -21,8 +21,9 @@ struct ModelInfo {
   std::string name;              // the model id, unless another is served
   std::int64_t max_context = 0;  // tokens
   std::string hash;
-  std::int64_t created = 0;  // seconds since 1970
-  int layers = kMaxLayers;   // those that a switch may name
+  std::int64_t created = 0;      // seconds since 1970
+  int layers = kMaxLayers;       // those that a switch may name
+  std::int64_t max_queue = 256;  // sequences that may wait; no request has more
 };
 
 struct ServiceOptions {

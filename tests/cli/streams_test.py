@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""What happens when a stream or a file of a command breaks: input that cannot be read, a log that nobody reads any more, a
+file that may not grow.
+
+Usage: streams_test.py BUILD_DIR ROOT
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+BUILD = ROOT = None
+TIMEOUT_S = 60
+
+
+def run(*args, stdin=subprocess.DEVNULL, before=None):
+    done = subprocess.run([str(BUILD / "plumb"), *map(str, args)], stdin=stdin, capture_output=True, timeout=TIMEOUT_S,
+                          check=False, preexec_fn=before)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+class Streams(unittest.TestCase):
+    def test_input_that_cannot_be_read_is_an_error(self):
+        folder = os.open("/", os.O_RDONLY)
+        write_only = os.open("/dev/null", os.O_WRONLY)
+        self.addCleanup(os.close, folder)
+        self.addCleanup(os.close, write_only)
+        for arguments in ({"stdin": folder}, {"stdin": write_only}, {"before": lambda: os.close(0)}):
+            code, out, err = run("tokenize", ROOT / "phantom", **arguments)
+            self.assertEqual((code, out), (3, ""), err)
+            self.assertIn("standard input cannot be read: ", err)
+        code, out, _ = run("tokenize", ROOT / "phantom", "--json")
+        self.assertEqual((code, json.loads(out)), (0, {"ids": [], "count": 0}))  # an empty text is one
+
+    def test_a_file_that_may_not_grow_is_an_error_and_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            prompt = pathlib.Path(folder, "prompt.txt")
+            prompt.write_text("<bos><user> hello.<assistant>" * 20)
+            code, _, err = run("golden", ROOT / "phantom", "--prompt", prompt, "-o", pathlib.Path(folder, "out"),
+                               before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (102400, 102400)))
+            self.assertEqual(code, 3, err)
+            self.assertIn("File too large", err)
+            self.assertEqual(os.listdir(folder), ["prompt.txt"])
+
+    def test_a_server_whose_log_nobody_reads_serves_on_and_ends_clean(self):
+        reading, writing = os.pipe()
+        server = subprocess.Popen([str(BUILD / "plumb"), "serve", str(ROOT / "phantom"), "--port", "0"],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=writing)
+        os.close(writing)
+        self.addCleanup(lambda: server.poll() is None and server.kill())
+        log = b""
+        while not (found := re.search(rb"http://127\.0\.0\.1:(\d+)", log)):
+            part = os.read(reading, 4096)
+            self.assertTrue(part, log)
+            log += part
+        os.close(reading)
+        statuses = []
+
+        def ask():
+            connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=TIMEOUT_S)
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"prompt": "<bos><user> hello.<assistant>", "max_tokens": 500, "ignore_eos": True}))
+            connection.sock.settimeout(TIMEOUT_S)
+            started.set()
+            statuses.append(connection.getresponse().status)
+
+        started = threading.Event()
+        client = threading.Thread(target=ask)
+        client.start()
+        started.wait(TIMEOUT_S)
+        server.send_signal(signal.SIGTERM)
+        client.join()
+        self.assertEqual(server.wait(TIMEOUT_S), 0)
+        self.assertIn(statuses, ([200], [503]))  # 503: the signal came before the request
+
+
+if __name__ == "__main__":
+    BUILD, ROOT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1])
