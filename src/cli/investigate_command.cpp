@@ -8,6 +8,7 @@
 #include "cli/case_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "investigator/plan_lint.h"
 #include "investigator/report.h"
 #include "server/command_line.h"
 
@@ -31,17 +32,18 @@ int run(const Args& args) {
   if (!args.conversation.empty()) return fail("--conversation: replaying a conversation is not supported yet");
   if (!args.listen.empty()) return fail("--listen: not supported yet");
   if (args.allow_load) return fail("--allow-load: probes under load are not supported yet");
-  const auto deployment = investigator::load_deployment(args.deployment);
+  const auto text = read_file(args.deployment);
+  if (!text) return fail(text.error().message);
+  std::vector<investigator::FileNote> notes;
+  const auto deployment = investigator::parse_deployment(*text, args.deployment, &notes);
   if (!deployment) return fail(deployment.error().message);
   if (args.plan) {
-    const auto plan = args.json ? investigator::plan_json(*deployment, args.limits)
-                                : investigator::describe_plan(*deployment, args.limits);
+    const auto plan = args.json ? investigator::explained_plan_json(*deployment, args.limits, notes)
+                                : investigator::explain_plan(*deployment, args.limits, *text, notes);
     if (!plan) return fail(plan.error().message);
     std::fputs(plan->c_str(), stdout);
     return kClean;
   }
-  const auto text = read_file(args.deployment);
-  if (!text) return fail(text.error().message);
   investigator::InvestigateOptions options;
   options.case_dir = args.case_dir;
   options.deployment_toml = *text;
@@ -71,7 +73,7 @@ void add_investigate_command(CLI::App& app, int& exit_code) {
   command->add_option("deployment", args->deployment, "deployment file (TOML)")->required();
   command->add_option("--case", args->case_dir, "folder for journal, logs and report")->capture_default_str();
   server::takes_seed(command->add_option("--seed", args->seed, "of the probes; without it from the operating system"));
-  command->add_flag("--plan", args->plan, "print what would be done and what it costs, launch nothing");
+  command->add_flag("--plan", args->plan, "explain each line of the file and what would be done, launch nothing");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print the verdict, or with --plan the plan, as one JSON document");
   command->add_option("--conversation", args->conversation, "a conversation to replay (not supported yet)");

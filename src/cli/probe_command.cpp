@@ -14,7 +14,7 @@
 namespace plumb::cli {
 namespace {
 
-constexpr std::int64_t kMaxLength = 1 << 24, kMaxTrials = 100000;
+constexpr std::int64_t kMaxLength = 1 << 24, kMaxTrials = 100000, kMaxInFlight = 1024;
 
 struct Args {
   std::vector<std::string> targets;
@@ -77,6 +77,10 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   server::takes_whole(
       command->add_option("--trials", args->options.trials, "of each probe and length")->capture_default_str(), 1,
       kMaxTrials);
+  server::takes_whole(command->add_option("--in-flight", args->options.in_flight,
+                                          "trials at a time; without it max_in_flight of the file, or 1"),
+                      1, kMaxInFlight);
+  command->add_option("--key-env", args->options.key_env, "of URLs: the environment variable that holds their key");
   server::takes_seed(command->add_option("--seed", args->options.seed, "of the prompts")->capture_default_str());
   command->add_option("--logs", args->logs, "folder for the logs of launched processes")->capture_default_str();
   command->add_option("--junit", args->junit, "write a JUnit file");

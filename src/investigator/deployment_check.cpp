@@ -10,12 +10,14 @@
 #include <regex.h>
 
 #include "base/check.h"
+#include "investigator/launch_command.h"
+#include "investigator/secrets.h"
 #include "investigator/supervisor.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
 
-constexpr std::string_view kPortMark = "{port:";
 constexpr std::size_t kMaxRegexBytes = 200;
 
 template <class Range>
@@ -30,19 +32,12 @@ bool has_name(const Range& items, const std::string& name) {
   return std::any_of(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
 }
 
-// Names become parts of file names, of "{port:NAME}" and of "a=on b=off".
-bool is_name(const std::string& name) {
-  return !name.empty() && name.size() <= 100 && name != "." && name != ".." &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
-           return c < 0x80 && (std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.');
-         });
-}
-
 template <class Range>
 Result<void> check_names(const Range& items, const std::string& kind, const Locate& locate) {
   std::set<std::string> seen;
   for (const auto& item : items) {
     const std::string where = locate(kind + " " + item.name);
+    // Names become parts of file names and of marks.
     if (!is_name(item.name))
       return error("{}{} name \"{}\": use 1 to 100 letters, digits, '_', '-' and '.'", where, kind, item.name);
     if (!seen.insert(item.name).second) return error("{}{} \"{}\" exists twice: rename one", where, kind, item.name);
@@ -50,37 +45,132 @@ Result<void> check_names(const Range& items, const std::string& kind, const Loca
   return {};
 }
 
-// Every text of the deployment in which {port:NAME} is replaced, with the item it belongs to.
-std::vector<std::pair<std::string, std::string>> texts_with_ports(const Deployment& deployment) {
-  std::vector<std::pair<std::string, std::string>> texts;
+// Every text in which marks are filled, with the item it belongs to.
+struct MarkedText {
+  std::string item;
+  std::string text;
+  std::string mark_kinds;  // of port, instance, env, source: those that may stand there, by their first letters
+};
+std::vector<MarkedText> marked_texts(const Deployment& deployment) {
+  std::vector<MarkedText> texts;
   for (const ProcessSpec& process : deployment.processes) {
     const std::string item = "process " + process.name;
-    for (const std::string& argument : process.command) texts.emplace_back(item, argument);
-    for (const auto& [name, value] : process.env) texts.emplace_back(item, value);
+    for (const std::string& argument : process.command) texts.push_back({item, argument, "peis"});
+    for (const auto& [name, value] : process.env) texts.push_back({item, value, "peis"});
+    texts.push_back({item, process.cwd, "s"});
   }
-  for (std::size_t i = 0; i < deployment.endpoints.size(); ++i)
-    texts.emplace_back(fmt::format("endpoint {}", i), deployment.endpoints[i].url);
+  for (std::size_t i = 0; i < deployment.endpoints.size(); ++i) {
+    const EndpointSpec& endpoint = deployment.endpoints[i];
+    const std::string item = fmt::format("endpoint {}", i);
+    texts.push_back({item, endpoint.url, "p"});
+    texts.push_back({item, endpoint.model, "i"});
+    for (const auto& [name, value] : endpoint.headers) texts.push_back({item, value, "e"});
+  }
   for (const SwitchSpec& spec : deployment.switches)
     for (const SwitchSide* side : {&spec.off, &spec.on}) {
-      for (const std::string& argument : side->args) texts.emplace_back("switch " + spec.name, argument);
-      for (const auto& [name, value] : side->env) texts.emplace_back("switch " + spec.name, value);
+      for (const std::string& argument : side->args) texts.push_back({"switch " + spec.name, argument, "peis"});
+      for (const auto& [name, value] : side->env) texts.push_back({"switch " + spec.name, value, "peis"});
     }
   return texts;
 }
 
-Result<std::set<std::string>> check_ports(const Deployment& deployment, const Locate& locate) {
+Result<void> check_mark(const Deployment& deployment, const MarkedText& in, const Mark& mark, const Locate& locate) {
+  const auto refused = [&](const std::string& why) {
+    return error("{}{}: {} {}", locate(in.item), in.item, written(mark), why);
+  };
+  if (in.mark_kinds.find("pies"[static_cast<std::size_t>(mark.kind)]) == std::string::npos)
+    return refused("cannot stand here");
+  if (mark.kind == Mark::Kind::source && deployment.source.repository.empty())
+    return refused("needs a [source] with a repository");
+  if ((mark.kind == Mark::Kind::port || mark.kind == Mark::Kind::instance) &&
+      !has_name(deployment.processes, mark.name))
+    return refused("names no process; known: " + known_names(deployment.processes));
+  return {};
+}
+
+// The processes whose {port:NAME} stands somewhere.
+Result<std::set<std::string>> check_marks(const Deployment& deployment, const Locate& locate) {
   std::set<std::string> with_port;
-  for (const auto& [item, text] : texts_with_ports(deployment)) {
-    const auto names = port_names(text);
-    if (!names) return error("{}{}: {}", locate(item), item, names.error().message);
-    for (const std::string& name : *names) {
-      if (!has_name(deployment.processes, name))
-        return error("{}{}: {{port:{}}} names no process; known: {}", locate(item), item, name,
-                     known_names(deployment.processes));
-      with_port.insert(name);
+  for (const MarkedText& in : marked_texts(deployment)) {
+    const auto marks = marks_of(in.text);
+    if (!marks) return error("{}{}: {}", locate(in.item), in.item, marks.error().message);
+    for (const Mark& mark : *marks) {
+      if (auto checked = check_mark(deployment, in, mark, locate); !checked) return tl::unexpected(checked.error());
+      if (mark.kind == Mark::Kind::port) with_port.insert(mark.name);
     }
   }
   return with_port;
+}
+
+// A secret that is written out would be stored with the case: only the name of its variable may stand in the file.
+Result<void> check_no_secret(const std::string& where, const std::string& what, const std::string& name,
+                             const std::string& value) {
+  if (!names_a_secret(name) || value.size() < kLeastSecretBytes) return {};
+  const auto marks = marks_of(value);
+  if (marks && std::any_of(marks->begin(), marks->end(), [](const Mark& m) { return m.kind == Mark::Kind::env; }))
+    return {};
+  return error(
+      "{}{} {} holds a secret by its name: write \"{{env:VARIABLE}}\" and export that variable; keys are "
+      "never stored",
+      where, what, name);
+}
+
+// "--api-key VALUE" and "--api-key=VALUE".
+Result<void> check_no_secret_argument(const std::string& where, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("-")) continue;
+    const std::size_t equal = argument.find('=');
+    const std::string value = equal != std::string::npos ? argument.substr(equal + 1)
+                              : i + 1 < arguments.size() ? arguments[i + 1]
+                                                         : "";
+    if (equal == std::string::npos && value.starts_with("-")) continue;
+    if (auto checked = check_no_secret(where, "argument", argument.substr(0, equal), value); !checked) return checked;
+  }
+  return {};
+}
+
+Result<void> check_secrets(const Deployment& deployment, const Locate& locate) {
+  const auto check_env = [](const std::string& where, const char* what, const std::map<std::string, std::string>& env) {
+    for (const auto& [name, value] : env)
+      if (auto checked = check_no_secret(where, what, name, value); !checked) return checked;
+    return Result<void>{};
+  };
+  for (const ProcessSpec& process : deployment.processes) {
+    const std::string where = locate("process " + process.name);
+    if (auto checked = check_env(where, "env", process.env); !checked) return checked;
+    if (auto checked = check_no_secret_argument(where, process.command); !checked) return checked;
+  }
+  for (std::size_t i = 0; i < deployment.endpoints.size(); ++i)
+    if (auto checked = check_env(locate(fmt::format("endpoint {}", i)), "header", deployment.endpoints[i].headers);
+        !checked)
+      return checked;
+  for (const SwitchSpec& spec : deployment.switches)
+    for (const SwitchSide* side : {&spec.off, &spec.on}) {
+      const std::string where = locate("switch " + spec.name);
+      if (auto checked = check_env(where, "env", side->env); !checked) return checked;
+      if (auto checked = check_no_secret_argument(where, side->args); !checked) return checked;
+    }
+  return {};
+}
+
+// What a template needs, and what has no meaning for it.
+Result<void> check_place(const ProcessSpec& process, const std::string& where) {
+  const auto refused = [&](const std::string& what) { return error("{}process {}: {}", where, process.name, what); };
+  const std::string& via = process.via;
+  const bool in_image = via == "docker" || via == "kubectl";
+  if (via == "ssh" && process.host.empty()) return refused("via = \"ssh\" needs host = \"NAME\"");
+  if (via == "local" && !process.host.empty())
+    return refused("host needs via = \"ssh\", \"docker\", \"kubectl\" or \"srun\": local is this machine");
+  if (in_image && process.image.empty()) return refused(fmt::format("via = \"{}\" needs image = \"NAME\"", via));
+  if (!in_image && !process.image.empty()) return refused("image needs via = \"docker\" or \"kubectl\"");
+  if (via == "local" && !process.via_args.empty())
+    return refused("via_args are options of ssh, docker, kubectl or srun: put those of the program into command");
+  if (process.host.starts_with("-")) return refused("host begins with '-', so that it would be taken for an option");
+  if (process.wait_gpu_memory && !listens_here(process) && via != "ssh")
+    return refused("stop.wait gpu_memory cannot be asked of a " + std::string(via == "srun" ? "job" : "pod") +
+                   ": the cluster frees it");
+  return {};
 }
 
 Result<void> check_processes(const Deployment& deployment, const std::set<std::string>& with_port,
@@ -98,6 +188,10 @@ Result<void> check_processes(const Deployment& deployment, const std::set<std::s
           "{}process {}: ready.http is asked on the process's port, which nobody tells it: put {{port:{}}} into "
           "its command or env",
           where, process.name, process.name);
+    if (auto place = check_place(process, where); !place) return place;
+    if (!process.ready_http.empty() && host_of(process).empty())
+      return error("{}process {}: ready.http needs to know where the port answers: add host, or use ready.log", where,
+                   process.name);
     if (const std::string reason = refuse_log_regex(process.ready_log_regex); !reason.empty())
       return error("{}process {}: ready.log \"{}\": {}", where, process.name, process.ready_log_regex, reason);
   }
@@ -121,13 +215,12 @@ Result<void> check_start_order(const Deployment& deployment, const Locate& locat
   return {};
 }
 
-bool is_local_url(const std::string& url) {
-  for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"})
-    if (url.rfind(host, 0) == 0 &&
-        (url.size() == std::string_view(host).size() ||
-         std::string_view(":/").find(url[std::string_view(host).size()]) != std::string::npos))
-      return true;
-  return false;
+bool is_url_of_a_host(const std::string& url, const Deployment& deployment) {
+  return std::any_of(deployment.processes.begin(), deployment.processes.end(), [&](const ProcessSpec& process) {
+    const std::string host = process.host.substr(process.host.rfind('@') + 1);
+    return !host.empty() && (url == "http://" + host || url.starts_with("http://" + host + ":") ||
+                             url.starts_with("http://" + host + "/"));
+  });
 }
 
 Result<void> check_endpoints(const Deployment& deployment, const Locate& locate) {
@@ -137,10 +230,14 @@ Result<void> check_endpoints(const Deployment& deployment, const Locate& locate)
     const EndpointSpec& endpoint = deployment.endpoints[i];
     const std::string where = locate(fmt::format("endpoint {}", i));
     if (auto url = check_url(endpoint.url); !url) return error("{}endpoint {}", where, url.error().message);
-    if (!deployment.processes.empty() && !is_local_url(endpoint.url))
+    if (!is_name(endpoint.name))
+      return error("{}endpoint name \"{}\": use letters, digits, '_', '-' and '.'", where, endpoint.name);
+    if (endpoint_named(deployment, endpoint.name) != i)
+      return error("{}endpoint \"{}\" exists twice: rename one", where, endpoint.name);
+    if (!deployment.processes.empty() && !is_local_url(endpoint.url) && !is_url_of_a_host(endpoint.url, deployment))
       return error(
-          "{}endpoint url \"{}\": processes run on this machine, so the host must be 127.0.0.1, localhost or "
-          "[::1]",
+          "{}endpoint url \"{}\": its host must be 127.0.0.1, localhost or [::1], or the `host` of a process: a server "
+          "that plumb does not start cannot be told from it",
           where, endpoint.url);
   }
   return {};
@@ -158,32 +255,78 @@ Result<void> check_restart(const Deployment& deployment, const Locate& locate) {
         "{}no [[process]]: add the commands to start, or set restart = \"never\" for endpoints that already run",
         locate(""));
   for (const SwitchSpec& spec : deployment.switches)
-    if (never && spec.apply == "restart")
-      return error("{}switch {}: apply = \"restart\" cannot be used where restart = \"never\"",
-                   locate("switch " + spec.name), spec.name);
+    if (never && spec.apply != "request")
+      return error(
+          "{}switch {}: apply = \"{}\" cannot be used where restart = \"never\": give it sides of body or endpoint "
+          "and apply = \"request\", or remove it",
+          locate("switch " + spec.name), spec.name, spec.apply);
   return {};
 }
 
-bool is_empty(const SwitchSide& side) { return side.env.empty() && side.args.empty() && side.body.empty(); }
+bool is_empty(const SwitchSide& side) {
+  return side.env.empty() && side.args.empty() && side.body.empty() && side.patch.empty() && side.endpoint.empty();
+}
 
-Result<void> check_sides(const SwitchSpec& spec, const std::string& where) {
-  if (spec.off.env == spec.on.env && spec.off.args == spec.on.args && spec.off.body == spec.on.body)
+bool are_equal(const SwitchSide& a, const SwitchSide& b) {
+  return a.env == b.env && a.args == b.args && a.body == b.body && a.patch == b.patch && a.endpoint == b.endpoint;
+}
+
+// Each side holds what `apply` can bring about, and nothing else.
+Result<void> check_side(const Deployment& deployment, const SwitchSpec& spec, const SwitchSide& side,
+                        const std::string& where) {
+  const auto refused = [&](const std::string& what) { return error("{}switch {}: {}", where, spec.name, what); };
+  const bool launches = !side.env.empty() || !side.args.empty();
+  if (spec.apply == "request" && launches)
+    return refused("env and args need a launch, but apply is \"request\": use body, or apply = \"restart\"");
+  if (spec.apply != "patch" && !side.patch.empty()) return refused("patch needs apply = \"patch\"");
+  if (!side.patch.empty() && deployment.source.repository.empty())
+    return refused("patch needs a [source] with the repository that it changes");
+  if (spec.apply != "request" && !side.endpoint.empty()) return refused("endpoint needs apply = \"request\"");
+  if (!side.endpoint.empty() && !endpoint_named(deployment, side.endpoint))
+    return refused(
+        fmt::format("endpoint names no endpoint \"{}\"; known: {}", side.endpoint, known_names(deployment.endpoints)));
+  return {};
+}
+
+Result<void> check_sides(const Deployment& deployment, const SwitchSpec& spec, const std::string& where) {
+  if (are_equal(spec.off, spec.on))
     return error("{}switch {}: both sides {}, so flipping it changes nothing: give a side env, args or body", where,
                  spec.name, is_empty(spec.on) ? "are empty" : "are equal");
-  const auto launches = [](const SwitchSide& side) { return !side.env.empty() || !side.args.empty(); };
-  if (spec.apply == "request" && (launches(spec.off) || launches(spec.on)))
-    return error("{}switch {}: env and args need a launch, but apply is \"request\": use body, or apply = \"restart\"",
-                 where, spec.name);
-  if (spec.deployed_on == false && !spec.working_off)
+  for (const SwitchSide* side : {&spec.off, &spec.on})
+    if (auto checked = check_side(deployment, spec, *side, where); !checked) return checked;
+  if (spec.apply == "patch" && spec.off.patch.empty() && spec.on.patch.empty())
+    return error("{}switch {}: apply = \"patch\", but no side has a patch", where, spec.name);
+  if (spec.deployed_on == false && spec.value_of.empty() && !spec.working_off)
     return error("{}switch {}: deployed = \"off\", but working_off = false says that this side does not launch", where,
                  spec.name);
+  return {};
+}
+
+// A shell gets the args of switches as "$@" only.
+Result<void> check_shell_args(const Deployment& deployment, const SwitchSpec& spec, const std::string& where) {
+  if (spec.on.args.empty() && spec.off.args.empty()) return {};
+  for (const ProcessSpec& process : deployment.processes)
+    if (process.shell && acts_on(spec, process.name) && process.command.at(0).find("$@") == std::string::npos)
+      return error("{}switch {}: its args reach process {} through a shell whose command has no \"$@\": add it", where,
+                   spec.name, process.name);
+  return {};
+}
+
+// Whether processes run from the working tree that patches change.
+Result<void> check_source(const Deployment& deployment, const Locate& locate) {
+  if (deployment.source.repository.empty()) return {};
+  const std::vector<std::string> texts = texts_with_marks(deployment);
+  const bool used = std::any_of(texts.begin(), texts.end(),
+                                [](const std::string& text) { return text.find("{source}") != std::string::npos; });
+  if (!used) return error("{}[source]: no process runs from it: put {{source}} into a command, env or cwd", locate(""));
   return {};
 }
 
 Result<void> check_switches(const Deployment& deployment, const Locate& locate) {
   for (const SwitchSpec& spec : deployment.switches) {
     const std::string where = locate("switch " + spec.name);
-    if (auto sides = check_sides(spec, where); !sides) return sides;
+    if (auto sides = check_sides(deployment, spec, where); !sides) return sides;
+    if (auto shell = check_shell_args(deployment, spec, where); !shell) return shell;
     for (const std::string& glob : spec.processes)
       if (std::none_of(deployment.processes.begin(), deployment.processes.end(),
                        [&](const ProcessSpec& process) { return matches_glob(glob, process.name); }))
@@ -207,37 +350,51 @@ Result<void> check_switches(const Deployment& deployment, const Locate& locate) 
 
 Result<void> check_deployment(const Deployment& deployment, const Locate& locate) {
   if (auto names = check_names(deployment.processes, "process", locate); !names) return names;
-  if (auto names = check_names(deployment.switches, "switch", locate); !names) return names;
   if (auto restart = check_restart(deployment, locate); !restart) return restart;
-  const auto with_port = check_ports(deployment, locate);
+  const auto with_port = check_marks(deployment, locate);
   if (!with_port) return tl::unexpected(with_port.error());
+  if (auto secrets = check_secrets(deployment, locate); !secrets) return secrets;
   if (auto processes = check_processes(deployment, *with_port, locate); !processes) return processes;
   if (auto order = check_start_order(deployment, locate); !order) return order;
   if (auto endpoints = check_endpoints(deployment, locate); !endpoints) return endpoints;
+  if (auto source = check_source(deployment, locate); !source) return source;
   return check_switches(deployment, locate);
 }
 
-Result<std::vector<std::string>> port_names(std::string_view text) {
-  std::vector<std::string> names;
-  for (std::size_t at = text.find(kPortMark); at != std::string_view::npos; at = text.find(kPortMark, at + 1)) {
-    const std::size_t begin = at + kPortMark.size(), end = text.find('}', begin);
-    if (end == std::string_view::npos || end == begin)
-      return error("\"{}\": {{port:NAME}} needs the name of a process and a closing brace", text);
-    names.emplace_back(text.substr(begin, end - begin));
-  }
-  return names;
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= 100 && name != "." && name != ".." &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return c < 0x80 && (std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.');
+         });
 }
 
-std::string fill_ports(std::string_view text, const std::function<std::string(const std::string&)>& port) {
-  std::string filled;
+bool is_cpu_list(std::string_view text) {
+  constexpr int kMostCpus = 1 << 16;
+  const char* at = text.data();
+  const char* const end = at + text.size();
   for (;;) {
-    const std::size_t at = text.find(kPortMark);
-    const std::size_t end = at == std::string_view::npos ? at : text.find('}', at);
-    if (end == std::string_view::npos) return filled.append(text);
-    filled.append(text.substr(0, at));
-    filled += port(std::string(text.substr(at + kPortMark.size(), end - at - kPortMark.size())));
-    text.remove_prefix(end + 1);
+    int first = -1;
+    const auto [rest, bad] = std::from_chars(at, end, first);
+    if (bad != std::errc() || first < 0 || first >= kMostCpus) return false;
+    at = rest;
+    if (at < end && *at == '-') {
+      int last = -1;
+      const auto [after, wrong] = std::from_chars(at + 1, end, last);
+      if (wrong != std::errc() || last < first || last >= kMostCpus) return false;
+      at = after;
+    }
+    if (at == end) return true;
+    if (*at++ != ',') return false;
   }
+}
+
+bool is_local_url(const std::string& url) {
+  for (const char* host : {"http://127.0.0.1", "http://localhost", "http://[::1]"})
+    if (url.rfind(host, 0) == 0 &&
+        (url.size() == std::string_view(host).size() ||
+         std::string_view(":/").find(url[std::string_view(host).size()]) != std::string::npos))
+      return true;
+  return false;
 }
 
 Result<void> check_url(const std::string& url) {
@@ -311,48 +468,6 @@ std::string refuse_log_regex(const std::string& pattern) {
   }
   regfree(&compiled);
   return "";
-}
-
-// ---- Variants ----
-
-Variant as_deployed(const Deployment& deployment) {
-  Variant variant;
-  for (const SwitchSpec& spec : deployment.switches) variant.push_back(spec.deployed_on);
-  return variant;
-}
-
-Variant reference_variant(const Deployment& deployment) {
-  Variant variant;
-  for (const SwitchSpec& spec : deployment.switches) variant.push_back(!spec.working_off);
-  return variant;
-}
-
-Result<void> check_variant(const Deployment& deployment, const Variant& variant) {
-  CHECK(variant.size() == deployment.switches.size());
-  const auto is_on = [&](const std::string& name) {
-    for (std::size_t i = 0; i < variant.size(); ++i)
-      if (deployment.switches[i].name == name) return static_cast<bool>(variant[i]);
-    return false;
-  };
-  for (std::size_t i = 0; i < variant.size(); ++i) {
-    const SwitchSpec& spec = deployment.switches[i];
-    if (!variant[i] && !spec.working_off)
-      return error("switch {} is off, but its off side is known not to launch (working_off = false)", spec.name);
-    if (!variant[i]) continue;
-    for (const std::string& name : spec.needs)
-      if (!is_on(name)) return error("switch {} is on and requires {}, which is off", spec.name, name);
-    for (const std::string& name : spec.conflicts)
-      if (is_on(name)) return error("switches {} and {} are both on and conflict", spec.name, name);
-  }
-  return {};
-}
-
-std::string describe(const Deployment& deployment, const Variant& variant) {
-  CHECK(variant.size() == deployment.switches.size());
-  std::string text;
-  for (std::size_t i = 0; i < variant.size(); ++i)
-    text += fmt::format("{}{}={}", i == 0 ? "" : " ", deployment.switches[i].name, variant[i] ? "on" : "off");
-  return text;
 }
 
 }  // namespace plumb::investigator

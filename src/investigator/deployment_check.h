@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "investigator/deployment.h"
+#include "investigator/marks.h"
 
 namespace plumb::investigator {
 
@@ -16,15 +17,18 @@ using Locate = std::function<std::string(const std::string& item)>;
 /// deployed. `locate` gives the "file:line: " of an item for the message.
 Result<void> check_deployment(const Deployment& deployment, const Locate& locate);
 
-/// Names in every "{port:NAME}" of the text, in order; an error on "{port:" without a name or an end.
-Result<std::vector<std::string>> port_names(std::string_view text);
+/// Letters, digits, '_', '-' and '.', 1 to 100 of them: what names of processes, switches and sides are made of.
+bool is_name(std::string_view name);
 
-/// The text with each "{port:NAME}" replaced by what `port` gives for NAME.
-std::string fill_ports(std::string_view text, const std::function<std::string(const std::string&)>& port);
+/// Whether the text is a list of CPU numbers and ascending ranges, as "0-31,64".
+bool is_cpu_list(std::string_view text);
 
 /// Whether an endpoint's URL, which may hold {port:NAME}, is "http://HOST[:PORT][/PATH]" without /v1; the error names
 /// it.
 Result<void> check_url(const std::string& url);
+
+/// Whether the URL's host is this machine by its name: 127.0.0.1, localhost or [::1].
+bool is_local_url(const std::string& url);
 
 /// The port of "http://HOST[:PORT][/PATH]", 80 when it names none; an error when it is not of that form.
 Result<int> port_of_url(const std::string& url);

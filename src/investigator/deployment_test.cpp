@@ -9,6 +9,8 @@
 #include <signal.h>
 
 #include "investigator/deployment_check.h"
+#include "investigator/launch_command.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
@@ -162,15 +164,15 @@ TEST(Deployment, HeadersThatNoRequestMayHoldAreRefusedWithTheirLine) {
 
 TEST(Deployment, UnknownKeysAreRefusedWithFileLineAndWhatIsKnown) {
   EXPECT_EQ(message_of(minimal()), "accepted");
-  EXPECT_EQ(
-      message_of(minimal("comand = 1")),
-      "d.toml:4: unknown key \"comand\" in [[process]]; known here: name, role, command, env, cwd, after, ready, stop, "
-      "via, log");
-  EXPECT_EQ(
-      message_of(minimal("", "", "[fact]\nwindow = 1")),
-      "d.toml:8: unknown key \"fact\" in the file; known here: deployment, process, endpoint, request, switch, facts");
+  EXPECT_EQ(message_of(minimal("comand = 1")),
+            "d.toml:4: unknown key \"comand\" in [[process]]; did you mean command?; known here: name, role, command, "
+            "env, cwd, after, ready, via, host, image, via_args, gpus, cpus, stop, log, shell");
+  EXPECT_EQ(message_of(minimal("", "", "[fact]\nwindow = 1")),
+            "d.toml:8: unknown key \"fact\" in the file; did you mean facts?; known here: deployment, process, "
+            "endpoint, request, switch, facts, source");
+  EXPECT_NE(message_of(minimal("colour = 1")).find("in [[process]]; known here"), std::string::npos);
   EXPECT_NE(message_of(minimal("ready = {htp = \"/\"}"))
-                .find("d.toml:4: unknown key \"htp\" in [[process]] ready; known "
+                .find("d.toml:4: unknown key \"htp\" in [[process]] ready; did you mean http?; known "
                       "here: http, log, generate"),
             std::string::npos);
 }
@@ -208,24 +210,60 @@ std::string with_switch(const std::string& lines, const std::string& sides = "{o
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Later, Refused,
-    testing::Values(Refusal{minimal("via = \"ssh\""), "via other than \"local\" is not supported yet"},
-                    Refusal{minimal("gpus = [0]"), "gpus is not supported yet: set CUDA_VISIBLE_DEVICES"},
-                    Refusal{minimal("cpus = \"0-3\""), "cpus is not supported yet"},
-                    Refusal{minimal("host = \"h\""), "host is not supported yet"},
-                    Refusal{minimal("shell = true"), "shell is not supported yet"},
-                    Refusal{minimal("stop = {wait = \"x\"}"), "wait is not supported yet"},
-                    Refusal{minimal("", "role = \"prefill\""), "role is not supported yet"},
-                    Refusal{minimal("", "requests_per_min = 3"), "requests_per_min is not supported yet"},
-                    Refusal{minimal("", "max_tokens_total = 3"), "max_tokens_total is not supported yet"},
-                    Refusal{minimal("", "", "[deployment]\nmodel_config = \"x\""), "model_config is not supported yet"},
-                    Refusal{minimal("", "", "[deployment]\nmax_parallel = 2"), "max_parallel must be"},
-                    Refusal{minimal("", "", "[request]\nthinking_tokens = 2"), "thinking_tokens is not supported yet"},
-                    Refusal{minimal("", "", "[facts]\nratios = [4]"), "ratios is not supported yet"},
-                    Refusal{with_switch("apply = \"patch\""), "\"patch\" is not supported yet"},
-                    Refusal{with_switch("", "{off = {}, on = {patch = \"f\"}}"), "patch is not supported yet"},
-                    Refusal{with_switch("", "{off = {}, on = {args = [\"x\"]}, auto = {}}"),
-                            "more sides than off and on are not supported yet"}));
+    Instead, Refused,
+    testing::Values(
+        Refusal{minimal("via = \"telnet\""), "\"telnet\" is none of local, ssh, docker, kubectl, srun"},
+        Refusal{minimal("via = \"ssh\""), "via = \"ssh\" needs host"},
+        Refusal{minimal("host = \"h\""), "host needs via"}, Refusal{minimal("via = \"docker\""), "needs image"},
+        Refusal{minimal("image = \"i\""), "image needs via"},
+        Refusal{minimal("via_args = [\"-v\"]"), "those of the program into command"},
+        Refusal{minimal("via = \"ssh\"\nhost = \"-oProxyCommand=x\""), "begins with '-'"},
+        Refusal{minimal("via = \"kubectl\"\nimage = \"i\"\nready = {http = \"/h\"}"), "add host, or use ready.log"},
+        Refusal{minimal("via = \"kubectl\"\nimage = \"i\"\ngpus = [0]\nstop = {wait = [\"gpu_memory\"]}"),
+                "the cluster frees it"},
+        Refusal{minimal("gpus = [-1]"), "must hold integers from 0 to 1023"},
+        Refusal{minimal("cpus = \"3-1\""), "cpus must be a list of numbers and ranges"},
+        Refusal{minimal("cpus = \"0,\""), "cpus must be a list of numbers and ranges"},
+        Refusal{minimal("shell = true"), "must be one string"},
+        Refusal{minimal("stop = {wait = [\"x\"]}"), "\"x\" is none of port, processes, gpu_memory"},
+        Refusal{minimal("stop = {wait = [\"gpu_memory\"]}"), "needs gpus"},
+        Refusal{minimal("cmd = \"x\""), "cmd is no key of plumb: write command"},
+        Refusal{minimal("", "role = \"chef\""), "role \"chef\" is none of"},
+        Refusal{minimal("", "api_key = \"x\""), "write key_env"},
+        Refusal{minimal("", "name = \"a b\""), "endpoint name \"a b\""},
+        Refusal{minimal("", "name = \"e\"", "[[endpoint]]\nurl = \"http://127.0.0.1:{port:s}\"\nname = \"e\""),
+                "endpoint \"e\" exists twice"},
+        Refusal{minimal("", "requests_per_min = 0"), "from 0.01 to"},
+        Refusal{minimal("", "", "[deployment]\nmodel_config = \"https://x/config.json\""), "download the config.json"},
+        Refusal{minimal("", "", "[deployment]\nmodel_config = \"/no/such.json\""), "/no/such.json"},
+        Refusal{minimal("", "", "[deployment]\nmax_parallel = 2"), "max_parallel must be"},
+        Refusal{minimal("", "", "[request]\nthinking = false"), "turn it off in extra"},
+        Refusal{minimal("", "", "[facts]\nratios = [4]"), "a multiple of every ratio"},
+        Refusal{minimal("", "", "[source]\nrepository = \".\""), "put {source} into a command"},
+        Refusal{minimal("env = {A = \"{source}\"}"), "{source} needs a [source]"},
+        Refusal{minimal("env = {A = \"{env:}\"}"), "needs the name of an environment variable"},
+        Refusal{minimal("env = {A = \"{instance:t}\"}"), "{instance:t} names no process; known: s"},
+        Refusal{with_switch("apply = \"patch\""), "no side has a patch"},
+        Refusal{with_switch("", "{off = {}, on = {patch = \"f\"}}"), "patch needs apply = \"patch\""},
+        Refusal{with_switch("apply = \"patch\"", "{off = {}, on = {patch = \"f\"}}"), "patch needs a [source]"},
+        Refusal{with_switch("", "{off = {}, on = {endpoint = \"e\"}}"), "endpoint needs apply = \"request\""},
+        Refusal{with_switch("apply = \"request\"", "{off = {}, on = {endpoint = \"e\"}}"),
+                "endpoint names no endpoint \"e\"; known: endpoint0"},
+        Refusal{with_switch("per_role = true"), "its processes have 1 role"},
+        Refusal{with_switch("", "{off = {}, on = {args = [\"x\"]}, auto = {}}"), "has no deployed"},
+        Refusal{with_switch("deployed = \"fast\"", "{off = {}, on = {args = [\"x\"]}, auto = {}}"),
+                "\"fast\" is none of off, auto, on"},
+        Refusal{with_switch("", "{off = {}, \"a b\" = {}}"), "side \"a b\""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Secrets, Refused,
+    testing::Values(
+        Refusal{minimal("env = {HF_TOKEN = \"hf_abcdef\"}"), "env HF_TOKEN holds a secret by its name"},
+        Refusal{minimal("", "headers = {Authorization = \"Bearer abc\"}"), "write \"{env:VARIABLE}\""},
+        Refusal{minimal("", "headers = {X-Api-Key = \"abcdefgh\"}"), "keys are never stored"},
+        Refusal{with_switch("", "{off = {}, on = {args = [\"--api-key\", \"abcdefgh\"]}}"), "argument --api-key"},
+        Refusal{with_switch("", "{off = {}, on = {args = [\"--api-key=abcdefgh\"]}}"), "argument --api-key"},
+        Refusal{with_switch("", "{off = {}, on = {env = {DB_PASSWORD = \"abcdefgh\"}}}"), "DB_PASSWORD"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Types, Refused,
@@ -258,6 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{minimal("", "", "[facts]\nwindow = \"x\""), "window must be an integer"},
                     Refusal{minimal("", "", "[deployment]\nrestart = \"maybe\""), "none of allowed, never"},
                     Refusal{with_switch("", "{on = {args = [\"x\"]}}"), "has no off"},
+                    Refusal{with_switch("", "{off = {args = [\"x\"]}}"), "has no on"},
                     Refusal{minimal("", "", "[[switch]]\nname = \"a\""), "has no sides"}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -282,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{minimal("", "", "[[endpoint]]\nurl = \"127.0.0.1:1\""), "must be http://HOST:PORT"},
         Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://127.0.0.1:0\""), "must be http://HOST:PORT"},
         Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://127.0.0.1:1/v1\""), "leave the /v1 away"},
-        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://10.0.0.1:1\""), "processes run on this machine"},
+        Refusal{minimal("", "", "[[endpoint]]\nurl = \"http://10.0.0.1:1\""), "or the `host` of a process"},
         Refusal{"[[process]]\nname = \"s\"\ncommand = [\"e\"]\nready = {http = \"/h\"}\n[[endpoint]]\nurl = "
                 "\"http://127.0.0.1:1\"",
                 "put {port:s} into its command"},
@@ -296,12 +335,100 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{with_switch("processes = [\"x*\"]"), "processes \"x*\" matches no process; known: s"},
         Refusal{with_switch("requires = [\"b\"]"), "requires names no switch \"b\"; known: a"},
         Refusal{with_switch("conflicts = [\"a\"]"), "conflicts itself"},
-        Refusal{with_switch("deployed = \"auto\""), "is none of on, off"},
+        Refusal{with_switch("deployed = \"auto\""), "is none of off, on"},
         Refusal{with_switch("deployed = \"off\"\nworking_off = false"), "does not launch"},
         Refusal{with_switch(
                     "requires = [\"b\"]\n[[switch]]\nname = \"b\"\ndeployed = \"off\"\nsides = {off = {}, on = {args "
                     "= [\"y\"]}}"),
                 "as deployed: switch a is on and requires b, which is off"}));
+
+Deployment parsed(const std::string& text) {
+  auto deployment = parse_deployment(text, "d.toml");
+  EXPECT_TRUE(deployment) << deployment.error().message;
+  return deployment.value_or(Deployment{});
+}
+
+std::vector<std::string> names_of(const Deployment& d) {
+  std::vector<std::string> names;
+  for (const SwitchSpec& spec : d.switches) names.push_back(spec.name);
+  return names;
+}
+
+TEST(Switches, MoreThanTwoSidesAreValuesThatExcludeEachOther) {
+  const Deployment d = parsed(minimal(
+      "", "",
+      "[[switch]]\nname = \"attention\"\ndeployed = \"fa3\"\n"
+      "sides = {off = {args = [\"--attn\", \"triton\"]}, fa2 = {args = [\"--attn\", \"fa2\"]}, fa3 = {args = "
+      "[\"--attn\", "
+      "\"fa3\"]}}\n[[switch]]\nname = \"graphs\"\nrequires = [\"attention:fa3\"]\nsides = {off = {}, on = {args = "
+      "[\"--graphs\"]}}\n[[switch]]\nname = \"slow\"\ndeployed = \"off\"\nconflicts = [\"attention\"]\nsides = {off = "
+      "{}, "
+      "on = {args = [\"--slow\"]}}\n"));
+  EXPECT_EQ(names_of(d), (std::vector<std::string>{"attention:fa2", "attention:fa3", "graphs", "slow"}));
+  EXPECT_EQ(as_deployed(d), (Variant{false, true, true, false}));
+  EXPECT_EQ(reference_variant(d), (Variant{false, false, false, false}));
+  EXPECT_EQ(describe(d, as_deployed(d)), "attention=fa3 graphs=on slow=off");
+  EXPECT_EQ(describe(d, reference_variant(d)), "attention=off graphs=off slow=off");
+  const auto args = [&](const Variant& v) { return plain_command(d, v, d.processes[0]).argv; };
+  EXPECT_EQ(args({false, true, false, false}), (std::vector<std::string>{"engine", "{port:s}", "--attn", "fa3"}));
+  EXPECT_EQ(args({true, false, false, false}), (std::vector<std::string>{"engine", "{port:s}", "--attn", "fa2"}));
+  // The off side once, although two switches share it.
+  EXPECT_EQ(args({false, false, false, false}), (std::vector<std::string>{"engine", "{port:s}", "--attn", "triton"}));
+  EXPECT_FALSE(check_variant(d, {true, true, false, false}));
+  EXPECT_FALSE(check_variant(d, {true, false, true, false})) << "graphs needs fa3";
+  EXPECT_FALSE(check_variant(d, {true, false, false, true})) << "slow conflicts with every value";
+  EXPECT_EQ(with_side(d, as_deployed(d), 1, false), (Variant{false, false, false, false}));
+}
+
+TEST(Switches, ARoleCanBeTurnedAlone) {
+  const std::string processes =
+      "[[process]]\nname = \"p0\"\nrole = \"prefill\"\ncommand = [\"e\"]\n[[process]]\nname = \"d0\"\nrole = "
+      "\"decode\"\ncommand = [\"e\", \"{port:d0}\"]\n[[process]]\nname = \"d1\"\nrole = \"decode\"\ncommand = [\"e\"]\n"
+      "[[endpoint]]\nurl = \"http://127.0.0.1:{port:d0}\"\n";
+  const Deployment d =
+      parsed(processes +
+             "[[switch]]\nname = \"split\"\nper_role = true\nrequires = [\"graphs\"]\nsides = {off = {}, on = "
+             "{args = [\"--split\"]}}\n[[switch]]\nname = \"graphs\"\nper_role = true\nsides = {off = "
+             "{}, on = {env = {G = \"1\"}}}\n");
+  EXPECT_EQ(names_of(d),
+            (std::vector<std::string>{"split@prefill", "split@decode", "graphs@prefill", "graphs@decode"}));
+  EXPECT_EQ(d.switches[1].processes, (std::vector<std::string>{"d0", "d1"}));
+  EXPECT_EQ(d.switches[0].needs, std::vector<std::string>{"graphs@prefill"});
+  const Variant decode_only{false, true, false, true};
+  EXPECT_TRUE(check_variant(d, decode_only));
+  EXPECT_EQ(plain_command(d, decode_only, d.processes[0]).argv, std::vector<std::string>{"e"});
+  EXPECT_EQ(plain_command(d, decode_only, d.processes[2]).argv, (std::vector<std::string>{"e", "--split"}));
+}
+
+TEST(Switches, AnEndpointIsASideThatRequestsChoose) {
+  const Deployment d = parsed(
+      "[deployment]\nrestart = \"never\"\n[[endpoint]]\nname = \"old\"\nurl = "
+      "\"http://10.0.0.1:80\"\n[[endpoint]]\nname "
+      "= \"new\"\nurl = \"http://10.0.0.2:80\"\n[[switch]]\nname = \"build\"\napply = \"request\"\nsides = {off = "
+      "{endpoint = \"old\"}, on = {endpoint = \"new\"}}");
+  EXPECT_EQ(endpoint_of(d, {true}), 1u);
+  EXPECT_EQ(endpoint_of(d, {false}), 0u);
+}
+
+TEST(Deployment, FactsComeFromTheModelsConfigUnlessTheyAreStated) {
+  const Deployment d = parsed(minimal(
+      "", "", "[deployment]\nmodel_config = \"" PLUMB_SOURCE_DIR "/phantom/config.json\"\n[facts]\nwindow = 32\n"));
+  EXPECT_EQ(d.facts.at("window"), 32);
+  EXPECT_EQ(d.facts.at("index_topk"), 64);
+}
+
+TEST(Deployment, NotesNameEveryKeyByItsLine) {
+  std::vector<FileNote> notes;
+  ASSERT_TRUE(parse_deployment(minimal("ready = {http = \"/h\"}"), "d.toml", &notes));
+  const auto has = [&](std::uint32_t line, const std::string& key) {
+    return std::any_of(notes.begin(), notes.end(),
+                       [&](const FileNote& note) { return note.line == line && note.key == key; });
+  };
+  EXPECT_TRUE(has(1, "[[process]]"));
+  EXPECT_TRUE(has(2, "[[process]] name"));
+  EXPECT_TRUE(has(4, "[[process]] ready http"));
+  EXPECT_TRUE(has(6, "[[endpoint]] url"));
+}
 
 TEST(Deployment, RunningEndpointsNeedNoProcess) {
   const auto d = parse_deployment(
@@ -342,6 +469,8 @@ TEST(Deployment, TheDocumentedExampleIsAccepted) {
       example += line + "\n";
   }
   ASSERT_FALSE(example.empty());
+  const std::string config = "phantom/config.json";  // relative to the repository's folder
+  example.replace(example.find(config), config.size(), PLUMB_SOURCE_DIR "/" + config);
   const auto parsed = parse_deployment(example, "docs/deployment.md");
   EXPECT_TRUE(parsed) << parsed.error().message;
 }

@@ -43,6 +43,9 @@ std::vector<std::string> code_strings(std::string_view text);
 /// Grades a reply: right = the code-shaped strings of the final content (after reasoning) are exactly {expected}.
 Graded grade_reply(const Reply& reply, const Ask& ask);
 
+/// Insertions, deletions and exchanges of one character that make the one text of the other.
+int edit_distance(std::string_view a, std::string_view b);
+
 /// gzip size ÷ bytes of a text (level 9); 0 for an empty one. Low values mean repetition.
 double gzip_ratio(std::string_view text);
 

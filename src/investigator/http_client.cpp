@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/connect.hpp>
@@ -13,6 +14,8 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <fmt/format.h>
+
+#include "investigator/retry.h"
 
 namespace plumb::investigator {
 namespace {
@@ -95,6 +98,9 @@ struct HttpClient::Impl {
   std::size_t max_body_bytes = 0;
   tl::expected<Address, std::string> address;
   asio::io_context context{1};
+  bool obeys_limits = false;
+  double least_gap_s = 0;                   // between two requests
+  Clock::time_point next_request{};         // not before
   std::optional<beast::tcp_stream> stream;  // connected, or empty
   beast::flat_buffer buffer;
 
@@ -262,7 +268,37 @@ struct HttpClient::Impl {
       return failure(HttpFailure::Kind::protocol, thrown.what());
     }
   }
+  // The turn of the next request: at once, or a gap after the one before.
+  void wait_for_turn() {
+    if (least_gap_s <= 0) return;
+    std::this_thread::sleep_until(next_request);
+    next_request =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(least_gap_s));
+  }
+
+  tl::expected<HttpReply, HttpFailure> patient_post(const std::string& path, const std::string& body,
+                                                    const std::map<std::string, std::string>& headers) {
+    const double whole_s = timeout_s;
+    const auto start = Clock::now();
+    const auto left_s = [&] { return whole_s - std::chrono::duration<double>(Clock::now() - start).count(); };
+    for (int retries = 0;; ++retries) {
+      wait_for_turn();
+      timeout_s = std::max(left_s(), 0.001);
+      auto reply = request(http::verb::post, path, body, headers);
+      timeout_s = whole_s;
+      if (!reply || retries == kMaxRetries) return reply;
+      const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      const auto wait_s = retry_after_s(*reply, retries, now);
+      if (!wait_s || *wait_s >= left_s()) return reply;
+      std::this_thread::sleep_for(std::chrono::duration<double>(*wait_s));
+    }
+  }
 };
+
+void HttpClient::obey_limits(double requests_per_min) {
+  impl_->obeys_limits = true;
+  impl_->least_gap_s = requests_per_min > 0 ? 60 / requests_per_min : 0;
+}
 
 void HttpClient::set_timeout(double timeout_s) { impl_->timeout_s = timeout_s; }
 
@@ -283,7 +319,8 @@ tl::expected<HttpReply, HttpFailure> HttpClient::get(const std::string& path) {
 
 tl::expected<HttpReply, HttpFailure> HttpClient::post(const std::string& path, const std::string& json_body,
                                                       const std::map<std::string, std::string>& headers) {
-  return impl_->request(http::verb::post, path, json_body, headers);
+  return impl_->obeys_limits ? impl_->patient_post(path, json_body, headers)
+                             : impl_->request(http::verb::post, path, json_body, headers);
 }
 
 }  // namespace plumb::investigator

@@ -31,6 +31,10 @@ class HttpClient {
 
   /// For the requests that follow.
   void set_timeout(double timeout_s);
+  /// From now on post() sends at most so many requests a minute (0: any number), and repeats one that is refused for
+  /// the moment (429, 503 with Retry-After) after the wait that the server asks for, as long as the timeout allows, at
+  /// most kMaxRetries times. Else the refusal is the reply.
+  void obey_limits(double requests_per_min);
   tl::expected<HttpReply, HttpFailure> get(const std::string& path);
   tl::expected<HttpReply, HttpFailure> post(const std::string& path, const std::string& json_body,
                                             const std::map<std::string, std::string>& headers = {});

@@ -7,6 +7,7 @@
 #include <random>
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
 #include "base/check.h"
 #include "base/durable_file.h"
 #include "investigator/report.h"
+#include "investigator/restart_never.h"
+#include "investigator/source_tree.h"
 
 namespace plumb::investigator {
 namespace {
@@ -344,7 +347,7 @@ Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Lim
     if (fits) fitting.push_back(cell);
   }
   if (fitting.empty()) return error("[facts] max_len {}: no probe is that short", shape.max_len);
-  return Plan{deployment, seed, limits, fitting};
+  return Plan{deployment, seed, limits_of(deployment, limits), fitting};
 }
 
 }  // namespace
@@ -364,12 +367,20 @@ std::string hash_deployment(const Deployment& d) {
     add(p.cwd);
     add_all(p.command);
     add_all(p.after);
+    if (p.via != "local") add_all({p.via, p.host, p.image});
+    if (p.via != "local") add_all(p.via_args);
+    if (!p.gpus.empty() || !p.cpus.empty()) add(fmt::format("{} {}", fmt::join(p.gpus, ","), p.cpus));
   }
   for (const EndpointSpec& e : d.endpoints) add_all({e.url, e.api, e.model});
   add(d.request.extra);
   add(fmt::format("{} {}", d.request.temperature, d.request.answer_tokens));
+  if (d.request.thinking_tokens > 0) add(fmt::format("thinking {}", d.request.thinking_tokens));
+  if (!d.source.repository.empty()) add_all({"source", d.source.repository});
+  if (!d.source.repository.empty()) add_all(d.source.build);
   for (const SwitchSpec& s : d.switches) {
     add(fmt::format("{} {} {}", s.name, s.deployed_on ? "on" : "off", s.working_off ? "" : "always"));
+    for (const SwitchSide* side : {&s.off, &s.on})
+      if (!side->patch.empty() || !side->endpoint.empty()) add_all({side->patch, side->endpoint});
     add(s.apply);
     for (const auto* names : {&s.processes, &s.needs, &s.conflicts}) add_all(*names);
     for (const SwitchSide* side : {&s.off, &s.on}) {
@@ -489,9 +500,11 @@ Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journ
 }
 
 Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options) {
-  if (deployment.restart == "never")
-    return error("deployment {}: restart = \"never\" cannot be investigated yet; probe it with: plumb probe URL",
-                 deployment.name);
+  if (deployment.restart == "never" && deployment.switches.empty())
+    return error(
+        "deployment {}: restart = \"never\" and no [[switch]], so there is nothing to turn: probe the endpoints with "
+        "plumb probe URL, compare two with plumb probe URL URL_B, or add a switch with apply = \"request\"",
+        deployment.name);
   if (deployment.endpoints.empty()) return error("deployment {}: no [[endpoint]] to ask", deployment.name);
   if (options.resume && !has_journal(options.case_dir))
     return error("nothing to resume in {}: it has no {}; begin the case without --resume", options.case_dir.string(),
@@ -513,8 +526,13 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   Environment environment = environment_of(options.case_dir).value_or(environment_here());
   if (auto done = keep_environment(options.case_dir, environment); !done) return tl::unexpected(done.error());
 
+  // Of an investigation that was killed.
+  const auto tree = options.case_dir / "logs" / "tree";
+  if (auto removed = remove_source_tree(tree); !removed) return tl::unexpected(removed.error());
   LaunchedWorld world(plan->deployment, options.case_dir / "logs", {}, options.surroundings);
   auto outcome = run_investigation(*plan, world, *journal, options.progress);
+  if (auto removed = remove_source_tree(tree); !removed && outcome) return tl::unexpected(removed.error());
+  if (outcome) state_what_no_restart_leaves_open(deployment, outcome->findings);
   if (const World::ServedModel served = world.served_model(); !served.name.empty()) {
     environment.model = served.name;
     environment.model_hash = served.hash;
@@ -561,11 +579,13 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
     return error("{}: deployment.toml is not the file the case was begun with", case_dir.string());
   auto history = journal->read();
   if (!history) return tl::unexpected(history.error());
-  Case c{{std::move(*deployment), journal->identity().seed, limits, journal->identity().cells}, *toml, {}, false};
+  const Limits within = limits_of(*deployment, limits);
+  Case c{{std::move(*deployment), journal->identity().seed, within, journal->identity().cells}, *toml, {}, false};
   if (const auto damage = damage_of(c.plan, *history))
     return error("{}: the journal is damaged: {}", journal->file(), *damage);
   NextStep next = next_step(c.plan, *history);
   c.ended = !next.wanted.has_value();
+  if (c.ended) state_what_no_restart_leaves_open(c.plan.deployment, next.findings);
   c.outcome = {std::move(next.findings), std::move(*history), c.plan.seed};
   if (const auto environment = environment_of(case_dir)) c.environment = *environment;
   if (!c.ended) {
@@ -604,9 +624,9 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
   const Variant reference = reference_variant(deployment);
   std::string out = fmt::format("as deployed: {}\nreference:   {}\n", describe(deployment, deployed),
                                 describe(deployment, reference));
-  out += fmt::format(
-      "budget: {} launches, {} minutes, {}\n", limits.max_restarts, limits.max_minutes,
-      limits.max_tokens == 0 ? std::string("any number of tokens") : fmt::format("{} tokens", limits.max_tokens));
+  out += fmt::format("budget: {} launches, {} minutes, {}\n", limits.max_restarts, limits.max_minutes,
+                     plan->limits.max_tokens == 0 ? std::string("any number of tokens")
+                                                  : fmt::format("{} tokens", plan->limits.max_tokens));
   out += "probes and prompt tokens of one trial:\n";
   for (const std::string& cell : plan->cells) {
     out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens_of_trial(cell, shape_of(deployment)),
@@ -653,7 +673,7 @@ Result<std::string> plan_json(const Deployment& deployment, const Limits& limits
                         {"budget",
                          {{"launches", limits.max_restarts},
                           {"minutes", limits.max_minutes},
-                          {"prompt_tokens", limits.max_tokens == 0 ? Json() : Json(limits.max_tokens)}}},
+                          {"prompt_tokens", plan->limits.max_tokens == 0 ? Json() : Json(plan->limits.max_tokens)}}},
                         {"probes", probes},
                         {"launches",
                          {{"ground", {{"least", kLeastGround}, {"most", kMostGround}}},

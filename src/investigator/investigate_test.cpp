@@ -567,6 +567,7 @@ TEST(Case, RefusesBadFoldersAndFiles) {
   EXPECT_FALSE(report_case(folder / "absent", {}));
   Deployment never = testing::switches_all_on(1);
   never.restart = "never";
+  never.switches.clear();
   EXPECT_NE(investigate(never, {.case_dir = folder, .deployment_toml = "", .seed = 1, .limits = {}, .progress = {}})
                 .error()
                 .message.find("restart"),

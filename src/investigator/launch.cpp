@@ -1,6 +1,7 @@
 #include "investigator/launch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -20,8 +21,14 @@
 #include "base/process.h"
 #include "base/process_tree.h"
 #include "investigator/deployment_check.h"
+#include "investigator/gpu_memory.h"
+#include "investigator/http_client.h"
+#include "investigator/launch_command.h"
 #include "investigator/log_tail.h"
 #include "investigator/readiness.h"
+#include "investigator/scrubbed_log.h"
+#include "investigator/secrets.h"
+#include "investigator/source_tree.h"
 #include "investigator/supervisor.h"
 
 namespace plumb::investigator {
@@ -63,6 +70,7 @@ class LocalLaunch : public Launch {
   ~LocalLaunch() override { (void)stop(); }
 
   const std::vector<std::string>& urls() const override { return urls_; }
+  const std::vector<EndpointSpec>& endpoints() const override { return endpoints_; }
   double ready_s() const override { return ready_s_; }
 
   bool alive() override {
@@ -86,7 +94,8 @@ class LocalLaunch : public Launch {
     const std::lock_guard lock(mutex_);
     if (!supervisor_) return {};
     if (auto ended = end_processes(); !ended) return ended;
-    return wait_until_closed();
+    if (auto closed = wait_until_closed(); !closed) return closed;
+    return wait_until_freed();
   }
 
   // The rest is for launch_variant.
@@ -96,6 +105,7 @@ class LocalLaunch : public Launch {
     if (!supervisor_) return {};
     auto stopped = supervisor_->stop();
     supervisor_.reset();
+    scrubbed_.clear();  // every writer is gone: the logs are complete
     return stopped;
   }
 
@@ -121,9 +131,13 @@ class LocalLaunch : public Launch {
 
   std::vector<std::string> names_;  // of the processes
   std::vector<LogFile> logs_;
+  std::vector<ScrubbedLog> scrubbed_;
   std::vector<std::string> urls_;
-  std::map<std::string, int> ports_;  // {port:NAME} chosen by us
-  std::vector<int> fixed_ports_;      // written in the deployment file
+  std::vector<EndpointSpec> endpoints_;
+  LaunchNames fill_;
+  std::vector<int> fixed_ports_;  // written in the deployment file
+  std::vector<int> ports_here_;   // chosen by us, of processes that listen on this machine
+  std::vector<std::pair<ProcessSpec, std::map<int, std::int64_t>>> memory_before_;
   std::optional<Supervisor> supervisor_;
   bool supervised_ = false;
   std::optional<Ended> ended_;
@@ -135,9 +149,15 @@ class LocalLaunch : public Launch {
     }
   }
 
+  Result<void> wait_until_freed() const {
+    for (const auto& [process, before] : memory_before_)
+      if (auto freed = wait_for_gpu_memory(process, before); !freed) return freed;
+    return {};
+  }
+
   Result<void> wait_until_closed() const {
     std::vector<int> ports = fixed_ports_;
-    for (const auto& [name, port] : ports_) ports.push_back(port);
+    ports.insert(ports.end(), ports_here_.begin(), ports_here_.end());
     const auto start = Clock::now();
     for (const int port : ports) {
       auto listeners = listening_sockets(port);
@@ -156,14 +176,14 @@ class LocalLaunch : public Launch {
 };
 
 tl::unexpected<LaunchFailure> failed(Kind kind, std::string message) {
-  return tl::unexpected(LaunchFailure{kind, std::move(message)});
+  return tl::unexpected(LaunchFailure{kind, without_secrets(message)});
 }
 
 // What has to be right before a process, or an endpoint that belongs to none, counts as ready.
 struct Gate {
   std::string name;  // for messages
   int process = -1;  // -1: an endpoint with a fixed url
-  int port = 0;      // that one of our processes must listen on; 0: none
+  int port = 0;      // that one of our processes must listen on; 0: none, or on another machine
   bool chosen_port = true;
   std::optional<LogWatch> log;
   std::vector<std::function<Answer(double timeout_s)>> questions;
@@ -189,9 +209,13 @@ class Start {
   tl::expected<void, LaunchFailure> start_supervisor();
   tl::expected<SupervisedProcess, LaunchFailure> prepare_process(const ProcessSpec& process);
   tl::expected<int, LaunchFailure> open_log(const std::string& process);
-  Command command_of(const ProcessSpec& process) const;
+  tl::expected<void, LaunchFailure> prepare_tree();
+  bool has_fixed_port(const EndpointSpec& endpoint) const;
+  tl::expected<void, LaunchFailure> fill_endpoints();
+  tl::expected<void, LaunchFailure> nobody_answers_yet();
+  tl::expected<void, LaunchFailure> measure_memory();
   std::string fill(const std::string& text) const {
-    return fill_ports(text, [&](const std::string& name) { return std::to_string(launch_->ports_.at(name)); });
+    return fill_ports(text, [&](const std::string& name) { return std::to_string(launch_->fill_.ports.at(name)); });
   }
   void make_gates();
   void add_generation(Gate& gate, std::size_t endpoint);
@@ -219,42 +243,51 @@ class Start {
 };
 
 tl::expected<void, LaunchFailure> Start::prepare() {
+  keep_secrets_of(deployment_);
   for (const EndpointSpec& endpoint : deployment_.endpoints)
     if (!endpoint.key_env.empty() && std::getenv(endpoint.key_env.c_str()) == nullptr)
       return failed(Kind::environment, fmt::format("endpoint {}: key_env {} is not set in the environment",
                                                    endpoint.url, endpoint.key_env));
+  if (auto tree = prepare_tree(); !tree) return tree;
   if (auto ports = choose_ports(); !ports) return ports;
-  for (const EndpointSpec& endpoint : deployment_.endpoints) launch_->urls_.push_back(fill(endpoint.url));
+  if (auto endpoints = fill_endpoints(); !endpoints) return endpoints;
+  if (auto nobody = nobody_answers_yet(); !nobody) return nobody;
+  if (auto memory = measure_memory(); !memory) return memory;
   if (!deployment_.processes.empty())
     if (auto supervisor = start_supervisor(); !supervisor) return supervisor;
   make_gates();
   return {};
 }
 
+// The working tree of [source] with the patches of the variant.
+tl::expected<void, LaunchFailure> Start::prepare_tree() {
+  if (deployment_.source.repository.empty()) return {};
+  if (options_.tree.empty())
+    return failed(Kind::environment, "[source] needs a folder for its working tree, and this command has none");
+  const auto ready = prepare_source_tree(deployment_, variant_, options_.tree,
+                                         options_.log_folder / fmt::format("{}-build.log", options_.launch_id));
+  if (!ready) return failed(ready.error().of_variant ? Kind::infeasible : Kind::environment, ready.error().message);
+  launch_->fill_.source = std::filesystem::absolute(options_.tree).string();
+  return {};
+}
+
 tl::expected<void, LaunchFailure> Start::choose_ports() {
-  std::vector<std::string> texts;
-  for (const ProcessSpec& process : deployment_.processes) {
-    texts.insert(texts.end(), process.command.begin(), process.command.end());
-    for (const auto& [name, value] : process.env) texts.push_back(value);
-  }
-  // Of both sides of every switch, so that the number of ports says nothing about the variant.
-  for (const SwitchSpec& spec : deployment_.switches)
-    for (const SwitchSide* side : {&spec.off, &spec.on}) {
-      texts.insert(texts.end(), side->args.begin(), side->args.end());
-      for (const auto& [name, value] : side->env) texts.push_back(value);
-    }
-  for (const EndpointSpec& endpoint : deployment_.endpoints) texts.push_back(endpoint.url);
-  for (const std::string& text : texts)
-    for (const std::string& name : port_names(text).value_or(std::vector<std::string>{})) launch_->ports_[name] = 0;
-  const std::vector<int> free = free_ports(launch_->ports_.size());
-  if (free.size() != launch_->ports_.size())
-    return failed(Kind::environment, fmt::format("no {} free TCP ports on 127.0.0.1", launch_->ports_.size()));
+  static std::atomic<int> launches{0};
+  launch_->fill_.instance = fmt::format("plumb-{}-{}", getpid(), ++launches);
+  auto& ports = launch_->fill_.ports;
+  for (const std::string& text : texts_with_marks(deployment_))
+    for (const std::string& name : port_names(text).value_or(std::vector<std::string>{})) ports[name] = 0;
+  const std::vector<int> free = free_ports(ports.size());
+  if (free.size() != ports.size())
+    return failed(Kind::environment, fmt::format("no {} free TCP ports on 127.0.0.1", ports.size()));
   std::size_t next = 0;
-  for (auto& [name, port] : launch_->ports_) port = free[next++];
+  for (auto& [name, port] : ports) port = free[next++];
+  for (const ProcessSpec& process : deployment_.processes)
+    if (ports.count(process.name) > 0 && listens_here(process)) launch_->ports_here_.push_back(ports[process.name]);
 
   if (deployment_.processes.empty()) return {};
   for (const EndpointSpec& endpoint : deployment_.endpoints) {
-    if (!port_names(endpoint.url).value_or(std::vector<std::string>{}).empty()) continue;
+    if (!has_fixed_port(endpoint)) continue;
     const auto port = port_of_url(endpoint.url);
     if (!port) return failed(Kind::environment, port.error().message);
     launch_->fixed_ports_.push_back(*port);
@@ -267,19 +300,52 @@ tl::expected<void, LaunchFailure> Start::choose_ports() {
   return {};
 }
 
-Command Start::command_of(const ProcessSpec& process) const {
-  Command command;
-  for (const std::string& argument : process.command) command.argv.push_back(fill(argument));
-  for (const auto& [name, value] : process.env) command.env[name] = fill(value);
-  command.cwd = process.cwd;
-  for (std::size_t i = 0; i < variant_.size(); ++i) {
-    const SwitchSpec& spec = deployment_.switches[i];
-    if (!acts_on(spec, process.name)) continue;
-    const SwitchSide& side = variant_[i] ? spec.on : spec.off;
-    for (const std::string& argument : side.args) command.argv.push_back(fill(argument));
-    for (const auto& [name, value] : side.env) command.env[name] = fill(value);
+// Written in the file, on this machine.
+bool Start::has_fixed_port(const EndpointSpec& endpoint) const {
+  return port_names(endpoint.url).value_or(std::vector<std::string>{}).empty() && is_local_url(endpoint.url);
+}
+
+tl::expected<void, LaunchFailure> Start::fill_endpoints() {
+  for (EndpointSpec endpoint : deployment_.endpoints) {
+    endpoint.url = fill(endpoint.url);
+    endpoint.model = fill_instances(endpoint.model, launch_->fill_);
+    launch_->urls_.push_back(endpoint.url);
+    for (auto& [name, value] : endpoint.headers) {
+      const auto filled = fill_from_environment(value);
+      if (!filled)
+        return failed(Kind::environment,
+                      fmt::format("endpoint {}: header {}: {}", endpoint.url, name, filled.error().message));
+      value = *filled;
+    }
+    launch_->endpoints_.push_back(std::move(endpoint));
   }
-  return command;
+  return {};
+}
+
+// On another machine nobody can look up who listens: whoever answers there before the launch is not ours.
+tl::expected<void, LaunchFailure> Start::nobody_answers_yet() {
+  constexpr double kTimeoutS = 2;
+  if (deployment_.processes.empty()) return {};
+  for (const ProcessSpec& process : deployment_.processes) {
+    const auto port = launch_->fill_.ports.find(process.name);
+    const std::string host = host_of(process).substr(host_of(process).rfind('@') + 1);
+    if (listens_here(process) || host.empty() || port == launch_->fill_.ports.end()) continue;
+    const std::string url = fmt::format("http://{}:{}", host, port->second);
+    if (!HttpClient(url, kTimeoutS).get("/")) continue;
+    taken_ = PortTaken{true, fmt::format("process {}: somebody answers at {} before the launch", process.name, url)};
+    return tl::unexpected(somebody_elses_port());
+  }
+  return {};
+}
+
+tl::expected<void, LaunchFailure> Start::measure_memory() {
+  for (const ProcessSpec& process : deployment_.processes) {
+    if (!process.wait_gpu_memory) continue;
+    auto used = gpu_memory_used(process);
+    if (!used) return failed(Kind::environment, used.error().message);
+    launch_->memory_before_.emplace_back(process, std::move(*used));
+  }
+  return {};
 }
 
 tl::expected<int, LaunchFailure> Start::open_log(const std::string& process) {
@@ -296,11 +362,28 @@ tl::expected<int, LaunchFailure> Start::open_log(const std::string& process) {
 }
 
 tl::expected<SupervisedProcess, LaunchFailure> Start::prepare_process(const ProcessSpec& process) {
-  auto program = Program::prepare(command_of(process));
-  if (!program) return failed(Kind::environment, fmt::format("process {}: {}", process.name, program.error().message));
+  const auto refused = [&](const std::string& why) {
+    return failed(Kind::environment, fmt::format("process {}: {}", process.name, why));
+  };
+  const auto rendered = render_process(deployment_, variant_, process, launch_->fill_);
+  if (!rendered) return failed(Kind::environment, rendered.error().message);
+  auto program = Program::prepare(rendered->command);
+  if (!program) return refused(program.error().message);
+  SupervisedProcess supervised{std::move(*program), -1, process.stop_signal, process.stop_grace_s, std::nullopt};
+  if (rendered->cleanup) {
+    auto cleanup = Program::prepare(*rendered->cleanup);
+    if (!cleanup) return refused(cleanup.error().message);
+    supervised.cleanup.emplace(std::move(*cleanup));
+  }
   const auto log = open_log(process.name);
   if (!log) return tl::unexpected(log.error());
-  return SupervisedProcess{std::move(*program), *log, process.stop_signal, process.stop_grace_s};
+  supervised.log = *log;
+  if (!has_secrets()) return supervised;
+  auto scrubbed = ScrubbedLog::open(*log);
+  if (!scrubbed) return refused(scrubbed.error().message);
+  supervised.log = scrubbed->writer();
+  launch_->scrubbed_.push_back(std::move(*scrubbed));
+  return supervised;
 }
 
 tl::expected<void, LaunchFailure> Start::start_supervisor() {
@@ -321,7 +404,7 @@ tl::expected<void, LaunchFailure> Start::start_supervisor() {
 }
 
 void Start::add_generation(Gate& gate, std::size_t endpoint) {
-  gate.questions.push_back([url = launch_->urls_[endpoint], spec = deployment_.endpoints[endpoint]](double timeout_s) {
+  gate.questions.push_back([url = launch_->urls_[endpoint], spec = launch_->endpoints_[endpoint]](double timeout_s) {
     return ask_generation(url, spec, timeout_s);
   });
 }
@@ -333,10 +416,13 @@ void Start::make_gates() {
     gate.name = "process " + process.name;
     gate.process = static_cast<int>(i);
     gate.log.emplace(launch_->logs_[i].path, launch_->logs_[i].begin, process.ready_log_regex);
-    if (const auto port = launch_->ports_.find(process.name); port != launch_->ports_.end()) gate.port = port->second;
+    const auto port = launch_->fill_.ports.find(process.name);
+    if (port != launch_->fill_.ports.end() && listens_here(process)) gate.port = port->second;
     if (!process.ready_http.empty())
-      gate.questions.push_back([url = fmt::format("http://127.0.0.1:{}", gate.port), path = process.ready_http](
-                                   double s) { return ask_health(url, path, std::min(s, kHealthTimeoutS)); });
+      gate.questions.push_back(
+          [url = fmt::format("http://{}:{}", host_of(process).substr(host_of(process).rfind('@') + 1),
+                             launch_->fill_.ports.at(process.name)),
+           path = process.ready_http](double s) { return ask_health(url, path, std::min(s, kHealthTimeoutS)); });
     for (std::size_t e = 0; e < deployment_.endpoints.size() && process.ready_generate; ++e)
       if (const auto names = port_names(deployment_.endpoints[e].url);
           names && !names->empty() && (*names)[0] == process.name)
@@ -347,10 +433,11 @@ void Start::make_gates() {
                                                    [](const ProcessSpec& process) { return process.ready_generate; });
   for (std::size_t e = 0; e < deployment_.endpoints.size(); ++e) {
     if (!port_names(deployment_.endpoints[e].url).value_or(std::vector<std::string>{}).empty()) continue;
+    const bool here = is_local_url(deployment_.endpoints[e].url);
     Gate& gate = gates_.emplace_back();
     gate.name = "endpoint " + deployment_.endpoints[e].url;
     gate.chosen_port = false;
-    if (!deployment_.processes.empty()) gate.port = port_of_url(deployment_.endpoints[e].url).value_or(0);
+    if (!deployment_.processes.empty() && here) gate.port = port_of_url(deployment_.endpoints[e].url).value_or(0);
     if (generate) add_generation(gate, e);
   }
 }
@@ -386,7 +473,7 @@ tl::expected<void, LaunchFailure> Start::take_event(double timeout_s) {
     return {};
   }
   for (auto event = launch_->take_event(timeout_s); event; event = launch_->take_event(0)) {
-    if (event->kind == SupervisorEvent::Kind::started) continue;
+    if (event->kind == SupervisorEvent::Kind::started || event->kind == SupervisorEvent::Kind::cleaned) continue;
     const std::size_t process = static_cast<std::size_t>(event->process);
     if (event->kind == SupervisorEvent::Kind::exec_failed)
       return failed(Kind::environment, fmt::format("process {}: cannot execute {}: {}", launch_->names_[process],
@@ -468,7 +555,7 @@ LaunchFailure Start::not_ready() const {
       refused ? "it refuses what it is asked, and waiting does not change that: correct ready.http, or the endpoint's "
                 "url, api and model"
               : "raise start_timeout_s if it only needs longer";
-  return {Kind::not_ready, message};
+  return {Kind::not_ready, without_secrets(message)};
 }
 
 tl::expected<void, LaunchFailure> Start::wait_until_ready() {

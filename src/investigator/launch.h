@@ -29,6 +29,7 @@ struct LaunchOptions {
   std::filesystem::path log_folder;  // one file a process and launch: <log_folder>/<launch_id>-<process>.log
   std::int64_t launch_id = 0;
   std::function<void(const std::string&)> progress;  // may be empty
+  std::filesystem::path tree{};                      // folder of {source}: patched and built before the start
 };
 
 /// A running variant. The destructor stops it: signal, grace, kill of the whole process group, port closed.
@@ -37,6 +38,8 @@ class Launch {
   virtual ~Launch() = default;
   /// Base URLs of the endpoints, ports filled in.
   virtual const std::vector<std::string>& urls() const = 0;
+  /// The endpoints as they are asked: marks of model and headers filled in, the key still by its variable's name.
+  virtual const std::vector<EndpointSpec>& endpoints() const = 0;
   /// Seconds from start to the first generation.
   virtual double ready_s() const = 0;
   /// False as soon as a process of it has ended; `last_log` then says why.
@@ -48,7 +51,8 @@ class Launch {
 
 /// Starts every process of the variant under a supervisor of ours (own process group, child subreaper, a pipe to this
 /// process whose end ends the group: no kill leaves an orphan) and waits until each is ready by a real generation
-/// answered by *our* process (the socket's owner is in our process group).
+/// answered by *our* process (the socket's owner is in our process group; where it runs elsewhere, nobody answered on
+/// its port before).
 tl::expected<std::unique_ptr<Launch>, LaunchFailure> launch_variant(const Deployment& deployment,
                                                                     const Variant& variant,
                                                                     const LaunchOptions& options);

@@ -1,47 +1,17 @@
 #include "investigator/probe_run.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include <nlohmann/json.hpp>
 
-#include "investigator/deployment_check.h"
 #include "investigator/log_tail.h"
+#include "investigator/paired.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int kWordingTrials = 10;
-constexpr int kWordingMisses = 1;
-constexpr int kMaxTrials = 1000;
-constexpr double kDifferP = 0.05;
-
-// A server that somebody else runs: nothing is launched or stopped.
-class RunningWorld final : public World {
- public:
-  explicit RunningWorld(const std::string& url) : client_({}, url, {}, {}) {}
-  tl::expected<double, LaunchFailure> launch(const Variant&, std::int64_t) override { return 0.0; }
-  Reply ask(const Ask& ask, double timeout_s) override { return client_.ask(ask, timeout_s); }
-  bool alive(std::string&) override { return true; }
-  Result<void> stop() override { return {}; }
-  double now_s() override {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-
- private:
-  EndpointClient client_;
-};
-
-Counts counts_of(const ProbeTarget& target, const std::string& cell) {
-  Counts c;
-  for (const TrialRecord& t : target.trials)
-    if (t.item.cell == cell && t.wording == target.wording && t.grade != Grade::infrastructure)
-      c += {is_failure(t.grade) ? 1 : 0, 1};
-  return c;
-}
 
 double mean_seconds(const ProbeTarget& target, const std::string& cell) {
   double sum = 0;
@@ -83,110 +53,19 @@ std::string on_one_line(const std::string& text) {
   return out;
 }
 
+}  // namespace
+
+Counts counts_of(const ProbeTarget& target, const std::string& cell) {
+  Counts c;
+  for (const TrialRecord& t : target.trials)
+    if (t.item.cell == cell && t.wording == target.wording && t.grade != Grade::infrastructure)
+      c += {is_failure(t.grade) ? 1 : 0, 1};
+  return c;
+}
+
 bool is_weak(const std::string& cell) {
   const auto probe = probe_of(cell);
   return probe && (*probe)->weak;
-}
-
-}  // namespace
-
-ProbeTarget probe_world(World& world, const std::string& name, const std::vector<std::string>& cells,
-                        const ProbeOptions& options, const Shape& shape) {
-  ProbeTarget target{name, std::nullopt, {}};
-  Progress p{.kind = Progress::Kind::launch, .label = name, .text = name};
-  const double begin = world.now_s();
-  const auto run = [&](const ItemId& item, Wording wording) {
-    target.trials.push_back(run_trial(world, item, wording, shape));
-    TrialRecord& t = target.trials.back();
-    t.at_s = world.now_s() - begin;
-    p.kind = Progress::Kind::trial;
-    p.cell = item.cell;
-    p.grade = t.grade;
-    p.elapsed_s = t.at_s;
-    ++p.done;
-    p.total = std::max(p.total, p.done);
-    p.right += t.grade == Grade::right ? 1 : 0;
-    if (options.progress) options.progress(p);
-    return t.grade;
-  };
-  if (options.progress) options.progress(p);
-  for (const Wording wording : {Wording::phantom, Wording::plain}) {
-    int right = 0;
-    for (int i = 0; i < kWordingTrials && i - right <= kWordingMisses; ++i)
-      right += run({"short", derive_seed(options.seed, fmt::format("wording/{}", i))}, wording) == Grade::right ? 1 : 0;
-    if (right < kWordingTrials - kWordingMisses) continue;
-    target.wording = wording;
-    break;
-  }
-  p.total = p.done + static_cast<int>(cells.size()) * options.trials;
-  if (target.wording)
-    for (const std::string& cell : cells)
-      for (int i = 0; i < (is_weak(cell) ? 1 : options.trials); ++i)
-        run({cell, derive_seed(options.seed, fmt::format("probe/{}/{}", cell, i))}, *target.wording);
-  p.kind = Progress::Kind::launch_end;
-  if (options.progress) options.progress(p);
-  return target;
-}
-
-std::vector<std::string> not_covered_by(const ProbeTarget& target, const std::vector<std::string>& cells) {
-  std::vector<std::string> open;
-  if (!target.wording) return {target.name + ": no wording of the short probe is answered right by 9 in 10"};
-  for (const std::string& cell : cells) {
-    if (counts_of(target, cell).trials == 0) open.push_back(fmt::format("{}: {}", target.name, cell));
-    if (cell != "hit") continue;
-    const bool missed = std::any_of(target.trials.begin(), target.trials.end(), [&](const TrialRecord& t) {
-      return t.item.cell == cell && std::any_of(t.steps.begin(), t.steps.end(), [](const StepRecord& s) {
-               // A request without a reply comes without numbers too.
-               return s.wants_hit && s.grade != Grade::infrastructure && s.cached_tokens.value_or(0) <= 0;
-             });
-    });
-    if (missed) open.push_back(target.name + ": hit: partly, the server reports no cached tokens");
-  }
-  return open;
-}
-
-std::string refusal_of(const ProbeTarget& target) {
-  const auto unanswered = [](const TrialRecord& t) {
-    return t.grade == Grade::infrastructure ||
-           (t.grade == Grade::refused && t.steps.back().detail.starts_with("HTTP "));
-  };
-  if (target.trials.empty() || !std::all_of(target.trials.begin(), target.trials.end(), unanswered)) return {};
-  const StepRecord& step = target.trials.front().steps.back();
-  return step.text.empty() ? step.detail : step.text;
-}
-
-Result<ProbeReport> run_probes(const ProbeOptions& options) {
-  if (options.trials < 1 || options.trials > kMaxTrials)
-    return error("--trials {}: must be between 1 and {}", options.trials, kMaxTrials);
-  auto cells = cells_of(options.suite, options.lengths);
-  if (!cells) return tl::unexpected(cells.error());
-  ProbeReport report{*cells, {}, {}, {}};
-  if (options.deployment) {
-    const Deployment& d = *options.deployment;
-    if (d.endpoints.empty()) return error("deployment {}: no [[endpoint]] to ask", d.name);
-    LaunchedWorld world(d, options.log_folder, {});
-    if (const auto ready = world.launch(as_deployed(d), 1); !ready)
-      return error("as deployed it does not launch: {}", ready.error().message);
-    report.targets.push_back(probe_world(world, "as deployed", *cells, options, shape_of(d)));
-    if (auto stopped = world.stop(); !stopped) return tl::unexpected(stopped.error());
-  }
-  for (const std::string& url : options.urls)
-    if (auto checked = check_url(url); !checked) return tl::unexpected(checked.error());
-  for (const std::string& url : options.urls) {
-    RunningWorld world(url);
-    report.targets.push_back(probe_world(world, url, *cells, options, {}));
-  }
-  if (report.targets.empty()) return error("nothing to probe: give a URL or a deployment file");
-  for (const ProbeTarget& t : report.targets)
-    if (const std::string refusal = refusal_of(t); !refusal.empty())
-      return error("{}: no probe was answered; the first reply: {}", t.name, refusal);
-  for (const ProbeTarget& t : report.targets)
-    for (std::string& open : not_covered_by(t, *cells)) report.not_covered.push_back(std::move(open));
-  if (report.failures() > 0)
-    report.next = options.deployment ? "find the switch that does it: plumb investigate with the same deployment file"
-                                     : "describe how the server is launched and its switches in a deployment file "
-                                       "(docs/deployment.md), then: plumb investigate FILE";
-  return report;
 }
 
 int ProbeReport::failures() const {
@@ -228,23 +107,38 @@ std::string ProbeReport::comparison_table() const {
   std::string out =
       fmt::format("the same prompts at A = {} and B = {}\n  {:<14} {:>8} {:>13} {:>13} {:>10}\n", targets[0].name,
                   targets[1].name, "probe", "prompts", "only A fails", "only B fails", "both fail");
-  int first = 0;
-  int second = 0;
-  for (const Comparison& c : compared) {
+  for (const Comparison& c : compared)
     out += fmt::format("  {:<14} {:>8} {:>13} {:>13} {:>10}\n", c.cell, c.prompts, c.only_first_fails,
                        c.only_second_fails, c.both_fail);
-    first += c.only_first_fails;
-    second += c.only_second_fails;
+  return out + "  " + difference().sentence() + "\n";
+}
+
+ProbeReport::Difference ProbeReport::difference() const {
+  Difference d;
+  for (const Comparison& c : comparison()) {
+    d.prompts += c.prompts;
+    d.only_first_fails += c.only_first_fails;
+    d.only_second_fails += c.only_second_fails;
   }
-  // Where only one of them fails, either is equally likely to when both are alike (McNemar, exact).
-  const int either = first + second;
-  const double p = either == 0 ? 1 : std::min(1.0, 2 * binomial_cdf(std::min(first, second), either, 0.5));
-  out += fmt::format("  {} ({} against {} prompts that only one fails, p = {:.2g})\n",
-                     p > kDifferP     ? "no difference shown"
-                     : first > second ? "A is worse"
-                                      : "B is worse",
-                     first, second, p);
-  return out;
+  d.e_value = discordant_e_value(d.only_first_fails, d.only_second_fails);
+  return d;
+}
+
+std::string ProbeReport::Difference::word() const {
+  if (prompts == 0) return "not compared";
+  const std::string worse = only_first_fails > only_second_fails ? "A" : "B";
+  if (e_value >= kShownEValue) return worse + " is worse";
+  return e_value >= kHintedEValue ? worse + " may be worse" : "no difference shown";
+}
+
+std::string ProbeReport::Difference::sentence() const {
+  std::string text =
+      fmt::format("{}: of {} prompts {} fail at A alone and {} at B alone (e-value {:.3g}; {} counts as shown)", word(),
+                  prompts, only_first_fails, only_second_fails, e_value, kShownEValue);
+  if (prompts > 0 && e_value < kShownEValue)
+    text += fmt::format("; a loss of more than {:.1f} points at B alone is excluded at 95 %, send more with --trials",
+                        100 * upper_limit(only_second_fails, prompts, 0.95));
+  return text;
 }
 
 std::vector<ProbeReport::Failure> ProbeReport::first_failures(const ProbeTarget& target,
@@ -319,6 +213,8 @@ std::string ProbeReport::json() const {
                                  {"only_first_fails", c.only_first_fails},
                                  {"only_second_fails", c.only_second_fails},
                                  {"both_fail", c.both_fail}});
+    const Difference d = difference();
+    j["difference"] = {{"word", d.word()}, {"sentence", d.sentence()}, {"e_value", d.e_value}};
   }
   if (!next.empty()) j["next"] = next;
   return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

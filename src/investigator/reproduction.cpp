@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "investigator/launch_command.h"
+
 namespace plumb::investigator {
 namespace {
 
@@ -116,21 +118,11 @@ std::string script_of(const Case& c, const Failing& failing, const Reproduction&
 std::string launch_lines(const Deployment& deployment, const Variant& variant) {
   std::string out;
   for (const ProcessSpec& p : deployment.processes) {
+    const Command command = render_unfilled(deployment, variant, p).command;
     std::string line;
-    const auto add_env = [&](const std::map<std::string, std::string>& env) {
-      for (const auto& [key, value] : env) line += fmt::format("{}={} ", key, without_paths(value));
-    };
-    add_env(p.env);
+    for (const auto& [key, value] : command.env) line += fmt::format("{}={} ", key, without_paths(value));
     std::vector<std::string> args;
-    for (const std::string& a : p.command) args.push_back(without_paths(a));
-    for (std::size_t i = 0; i < variant.size(); ++i) {
-      const SwitchSpec& s = deployment.switches[i];
-      if (!s.processes.empty() && std::find(s.processes.begin(), s.processes.end(), p.name) == s.processes.end())
-        continue;
-      const SwitchSide& side = variant[i] ? s.on : s.off;
-      add_env(side.env);
-      args.insert(args.end(), side.args.begin(), side.args.end());
-    }
+    for (const std::string& a : command.argv) args.push_back(without_paths(a));
     out += fmt::format("{}: {}{}\n", p.name, line, fmt::join(args, " "));
   }
   return out;

@@ -37,6 +37,8 @@ struct KeptProcess {
   int log = -1, stop_signal = SIGTERM, grace_ms = 0;
   pid_t pid = 0;    // 0: not running
   pid_t group = 0;  // that got the stop signal; 0: none
+  const Program* cleanup = nullptr;
+  bool started = false;  // once; what it left elsewhere is then to be removed
 };
 
 struct Kept {
@@ -126,17 +128,17 @@ void report(const Kept& kept, SupervisorEvent::Kind kind, int process, int pid, 
   send(kept.socket, &event, sizeof event, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-[[noreturn]] void become_server(const KeptProcess& process, int failure_pipe, pid_t keeper) {
+[[noreturn]] void become(const Program& program, int log, int failure_pipe, pid_t keeper) {
   setpgid(0, 0);
   // Dies with the keeper; asked for before looking whether the keeper is already gone.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (static_cast<pid_t>(syscall(SYS_getppid)) != keeper) _exit(127);
-  dup2(process.log, 1);
-  dup2(process.log, 2);
+  dup2(log, 1);
+  dup2(log, 2);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const int failed = process.program->execute();
+  const int failed = program.execute();
   [[maybe_unused]] const auto written = write(failure_pipe, &failed, sizeof failed);
   _exit(127);
 }
@@ -148,7 +150,7 @@ void start_server(Kept& kept, int index) {
     return report(kept, SupervisorEvent::Kind::exec_failed, index, 0, process.pid != 0 ? EALREADY : errno);
   const pid_t keeper = static_cast<pid_t>(syscall(SYS_getpid));
   const pid_t pid = _Fork();
-  if (pid == 0) become_server(process, failure_pipe[1], keeper);
+  if (pid == 0) become(*process.program, process.log, failure_pipe[1], keeper);
   int failed = pid < 0 ? errno : 0;
   close(failure_pipe[1]);
   if (pid > 0)
@@ -157,6 +159,7 @@ void start_server(Kept& kept, int index) {
   close(failure_pipe[0]);
   if (failed != 0) return report(kept, SupervisorEvent::Kind::exec_failed, index, 0, failed);
   process.pid = pid;
+  process.started = true;
   report(kept, SupervisorEvent::Kind::started, index, pid, 0);
 }
 
@@ -201,6 +204,39 @@ void stop_servers(Kept& kept, int signals) {
   reap(kept);
 }
 
+// Runs the cleanups of what was started, all at once, after everything else is gone. `all`: we do not know what was.
+void clean_up(Kept& kept, bool all) {
+  const pid_t self = static_cast<pid_t>(syscall(SYS_getpid));
+  std::array<pid_t, Supervisor::kMaxProcesses> running{};
+  int left = 0;
+  for (int i = 0; i < kept.count; ++i) {
+    const KeptProcess& process = kept.processes[static_cast<std::size_t>(i)];
+    if (process.cleanup == nullptr || !(process.started || all)) continue;
+    const pid_t pid = _Fork();
+    if (pid == 0) become(*process.cleanup, process.log, -1, self);
+    if (pid < 0) report(kept, SupervisorEvent::Kind::cleaned, i, 0, -1);
+    running[static_cast<std::size_t>(i)] = std::max(pid, 0);
+    left += pid > 0 ? 1 : 0;
+  }
+  const std::int64_t until = now_ms() + static_cast<std::int64_t>(Supervisor::kCleanupS * 1000);
+  while (left > 0 && now_ms() < until) {
+    int status = 0;
+    const pid_t ended = waitpid(-1, &status, WNOHANG);
+    if (ended < 0 && errno == ECHILD) break;
+    if (ended <= 0) poll(nullptr, 0, kKillStepMs);
+    for (int i = 0; i < kept.count && ended > 0; ++i) {
+      pid_t& pid = running[static_cast<std::size_t>(i)];
+      if (pid != ended) continue;
+      report(kept, SupervisorEvent::Kind::cleaned, i, pid, status);
+      pid = 0;
+      --left;
+    }
+  }
+  for (int i = 0; i < kept.count; ++i)
+    if (running[static_cast<std::size_t>(i)] > 0) report(kept, SupervisorEvent::Kind::cleaned, i, 0, SIGKILL);
+  kill_all_that_is_left();
+}
+
 // True when a signal asks us to stop; SIGCHLD alone does not.
 bool asked_to_stop(int signals) {
   signalfd_siginfo info[8];
@@ -235,14 +271,23 @@ int next_command(const Kept& kept) {
     }
   }
   stop_servers(kept, signals);
+  clean_up(kept, false);
   _exit(0);
 }
 
-[[noreturn]] void guard(const Kept& kept, int signals, pid_t keeper) {
+bool any_cleanup(const Kept& kept) {
+  for (int i = 0; i < kept.count; ++i)
+    if (kept.processes[static_cast<std::size_t>(i)].cleanup != nullptr) return true;
+  return false;
+}
+
+[[noreturn]] void guard(Kept& kept, int signals, pid_t keeper) {
   prctl(PR_SET_NAME, "plumb-guard");
   int longest_ms = 0;
   for (int i = 0; i < kept.count; ++i)
     longest_ms = std::max(longest_ms, kept.processes[static_cast<std::size_t>(i)].grace_ms);
+  if (any_cleanup(kept)) longest_ms += static_cast<int>(Supervisor::kCleanupS * 1000);
+  bool cleaned = false;
   std::int64_t deadline = -1;
   for (bool kept_by_keeper = true; kept_by_keeper;) {
     // Once stopping, the socket has nothing more to say and would only wake us without end.
@@ -260,11 +305,16 @@ int next_command(const Kept& kept) {
     }
     if (stop && deadline < 0) deadline = now_ms() + longest_ms + kKeeperMarginMs;
     pid_t ended;
-    while ((ended = waitpid(-1, nullptr, WNOHANG)) > 0)
-      if (ended == keeper) kept_by_keeper = false;
+    int status = 0;
+    while ((ended = waitpid(-1, &status, WNOHANG)) > 0)
+      if (ended == keeper) {
+        kept_by_keeper = false;
+        cleaned = status == 0;
+      }
     if (ended < 0 && errno == ECHILD) kept_by_keeper = false;
   }
   kill_all_that_is_left();
+  if (!cleaned) clean_up(kept, true);
   _exit(0);
 }
 
@@ -333,9 +383,16 @@ Result<Supervisor> Supervisor::start(std::vector<SupervisedProcess> processes) {
   for (const SupervisedProcess& process : processes) {
     const double grace_s = std::clamp(process.stop_grace_s, 0.0, kMaxGraceS);
     longest_s = std::max(longest_s, grace_s);
-    kept.processes[static_cast<std::size_t>(kept.count++)] = {
-        &process.program, process.log, process.stop_signal, static_cast<int>(std::lround(grace_s * 1000)), 0, 0};
+    kept.processes[static_cast<std::size_t>(kept.count++)] = {&process.program,
+                                                              process.log,
+                                                              process.stop_signal,
+                                                              static_cast<int>(std::lround(grace_s * 1000)),
+                                                              0,
+                                                              0,
+                                                              process.cleanup ? &*process.cleanup : nullptr,
+                                                              false};
   }
+  if (any_cleanup(kept)) longest_s += kCleanupS;
   int sockets[2] = {-1, -1};
   kept.null = open("/dev/null", O_RDWR | O_CLOEXEC);
   const bool opened = kept.null >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0;
@@ -361,7 +418,8 @@ Supervisor::Supervisor(Supervisor&& other) noexcept
     : guard_(std::exchange(other.guard_, -1)),
       socket_(std::exchange(other.socket_, -1)),
       grace_s_(other.grace_s_),
-      gone_(std::exchange(other.gone_, true)) {}
+      gone_(std::exchange(other.gone_, true)),
+      not_cleaned_(std::move(other.not_cleaned_)) {}
 
 Supervisor::~Supervisor() {
   if (guard_ > 0) (void)stop();
@@ -385,7 +443,10 @@ std::optional<SupervisorEvent> Supervisor::next_event(double timeout_s) {
     if (ready < 0) continue;
     SupervisorEvent event{};
     const ssize_t size = recv(socket_, &event, sizeof event, MSG_DONTWAIT);
-    if (size == static_cast<ssize_t>(sizeof event)) return event;
+    if (size == static_cast<ssize_t>(sizeof event)) {
+      if (event.kind == SupervisorEvent::Kind::cleaned && event.value != 0) not_cleaned_.push_back(event.process);
+      return event;
+    }
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     gone_ = true;  // both ends of guard and keeper are closed
     return std::nullopt;
@@ -404,6 +465,11 @@ Result<void> Supervisor::stop() {
   close(std::exchange(socket_, -1));
   const pid_t guard_pid = std::exchange(guard_, -1);
   gone_ = true;
+  if (in_time && !not_cleaned_.empty())
+    return error(
+        "what process {} of the launch left elsewhere (container, pod, job or remote process) could not be "
+        "removed: the last lines of its log say why",
+        not_cleaned_[0]);
   if (in_time) return {};
   return error(
       "processes of the launch (supervisor {}) are still there {} s after the stop signal, although killed: look "

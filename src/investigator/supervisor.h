@@ -15,10 +15,10 @@ namespace plumb::investigator {
 
 /// What a supervisor reports about one of its processes.
 struct SupervisorEvent {
-  enum class Kind : int { started, exec_failed, ended } kind;
+  enum class Kind : int { started, exec_failed, ended, cleaned } kind;
   int process;  // index into the processes given at the start
   int pid;
-  int value;  // exec_failed: errno; ended: status of waitpid
+  int value;  // exec_failed: errno; ended, cleaned: status of waitpid
 };
 
 /// One process of a launch, ready to be started.
@@ -27,6 +27,9 @@ struct SupervisedProcess {
   int log = -1;  // descriptor that takes stdout and stderr; closed by Supervisor::start
   int stop_signal = 15;
   double stop_grace_s = 5;
+  /// Run when the process is gone, whatever ended it, if it was ever started: removes what it left on another host or
+  /// in a container. At most kCleanupS.
+  std::optional<Program> cleanup{};
 };
 
 /// Keeps the processes of one launch so that none of them, nor anything they start, outlives the launch.
@@ -45,6 +48,7 @@ struct SupervisedProcess {
 class Supervisor {
  public:
   static constexpr std::size_t kMaxProcesses = 64;
+  static constexpr double kCleanupS = 60;
 
   /// Starts guard and keeper, not yet a process. 1 to kMaxProcesses processes.
   static Result<Supervisor> start(std::vector<SupervisedProcess> processes);
@@ -60,7 +64,8 @@ class Supervisor {
   bool gone() const { return gone_; }
   /// Root of the launch's process tree.
   pid_t guard_pid() const { return guard_; }
-  /// Stops everything and waits until all is gone: the longest grace and a few seconds at most; then kills and says so.
+  /// Stops everything and waits until all is gone: the longest grace, the cleanups and a few seconds at most; then
+  /// kills and says so. Also an error: a cleanup that failed.
   Result<void> stop();
 
  private:
@@ -70,6 +75,7 @@ class Supervisor {
   int socket_;
   double grace_s_;
   bool gone_ = false;
+  std::vector<int> not_cleaned_;  // processes whose cleanup failed
 };
 
 }  // namespace plumb::investigator

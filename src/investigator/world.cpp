@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "investigator/secrets.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
@@ -50,10 +52,7 @@ std::optional<std::string> chat_text(const Json& choice) {
 
 std::vector<std::string> request_bodies(const Deployment& deployment, const Variant& variant) {
   std::vector<std::string> bodies{deployment.request.extra};
-  for (std::size_t i = 0; i < variant.size(); ++i) {
-    const SwitchSpec& spec = deployment.switches[i];
-    bodies.push_back(variant[i] ? spec.on.body : spec.off.body);
-  }
+  for (const AppliedSide& applied : applied_sides(deployment, variant)) bodies.push_back(applied.side->body);
   return bodies;
 }
 
@@ -74,7 +73,8 @@ std::string request_body(const Ask& ask, const std::string& model, const Request
     body["messages"] = Json::array();
     for (const Message& m : ask.messages) body["messages"].push_back({{"role", m.role}, {"content", m.content}});
   }
-  body["max_tokens"] = ask.max_tokens > 0 ? ask.max_tokens : request.answer_tokens;
+  // A primer's one token stays one: what it leaves in the cache is the prompt.
+  body["max_tokens"] = ask.max_tokens > 0 ? ask.max_tokens : request.answer_tokens + request.thinking_tokens;
   body["temperature"] = request.temperature;
   if (ask.ignore_eos) body["ignore_eos"] = true;
   if (!merged_body.empty()) body.merge_patch(Json::parse(merged_body));
@@ -128,8 +128,11 @@ EndpointClient::EndpointClient(const EndpointSpec& endpoint, const std::string& 
       client_(url, kAskTimeoutS),
       model_(endpoint.model) {
   if (!endpoint.key_env.empty())
-    if (const char* key = std::getenv(endpoint.key_env.c_str()))
+    if (const char* key = std::getenv(endpoint.key_env.c_str())) {
+      keep_secret(key);
       headers_["Authorization"] = std::string("Bearer ") + key;
+    }
+  client_.obey_limits(endpoint.requests_per_min);
 }
 
 std::string EndpointClient::model(double timeout_s) {
@@ -164,10 +167,11 @@ Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
   const auto reply = client_.post(chat ? kChat : kCompletions, body, headers_);
   if (!reply) {
     Reply failed;
-    failed.text = reply.error().message;
+    failed.text = without_secrets(reply.error().message);
     return failed;
   }
   Reply parsed = parse_reply(reply->status, reply->body, chat);
+  parsed.text = without_secrets(parsed.text);
   parsed.seconds = reply->seconds;
   return parsed;
 }
@@ -186,16 +190,18 @@ LaunchedWorld::~LaunchedWorld() = default;
 tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant, std::int64_t launch_id) {
   client_.reset();
   launch_.reset();
-  auto launched =
-      launch_variant(deployment_, variant, {.log_folder = log_folder_, .launch_id = launch_id, .progress = log_});
+  auto launched = launch_variant(
+      deployment_, variant,
+      {.log_folder = log_folder_, .launch_id = launch_id, .progress = log_, .tree = log_folder_ / "tree"});
   if (!launched) {
     const auto around = surroundings_ ? surroundings_() : Result<void>{};
     if (!around) return tl::unexpected(LaunchFailure{LaunchFailure::Kind::environment, around.error().message});
     return tl::unexpected(launched.error());
   }
   launch_ = std::move(*launched);
-  client_ = std::make_unique<EndpointClient>(deployment_.endpoints.front(), launch_->urls().front(),
-                                             deployment_.request, request_bodies(deployment_, variant));
+  const std::size_t asked = endpoint_of(deployment_, variant);
+  client_ = std::make_unique<EndpointClient>(launch_->endpoints()[asked], launch_->urls()[asked], deployment_.request,
+                                             request_bodies(deployment_, variant));
   // Once: a variant serves the same weights.
   if (served_model_.name.empty()) served_model_ = client_->served_model();
   return launch_->ready_s();
@@ -209,7 +215,7 @@ Reply LaunchedWorld::ask(const Ask& ask, double timeout_s) {
 bool LaunchedWorld::alive(std::string& why) {
   constexpr int kLogLines = 50;
   if (launch_ != nullptr && launch_->alive()) return true;
-  why = launch_ == nullptr ? "not launched" : launch_->last_log(kLogLines);
+  why = launch_ == nullptr ? "not launched" : without_secrets(launch_->last_log(kLogLines));
   return false;
 }
 
