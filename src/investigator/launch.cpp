@@ -417,7 +417,8 @@ void Start::make_gates() {
     gate.process = static_cast<int>(i);
     gate.log.emplace(launch_->logs_[i].path, launch_->logs_[i].begin, process.ready_log_regex);
     const auto port = launch_->fill_.ports.find(process.name);
-    if (port != launch_->fill_.ports.end() && listens_here(process)) gate.port = port->second;
+    // Only our own children's sockets can be looked up; a container's processes are its daemon's.
+    if (port != launch_->fill_.ports.end() && process.via == "local") gate.port = port->second;
     if (!process.ready_http.empty())
       gate.questions.push_back(
           [url = fmt::format("http://{}:{}", host_of(process).substr(host_of(process).rfind('@') + 1),
@@ -433,7 +434,9 @@ void Start::make_gates() {
                                                    [](const ProcessSpec& process) { return process.ready_generate; });
   for (std::size_t e = 0; e < deployment_.endpoints.size(); ++e) {
     if (!port_names(deployment_.endpoints[e].url).value_or(std::vector<std::string>{}).empty()) continue;
-    const bool here = is_local_url(deployment_.endpoints[e].url);
+    const bool here = is_local_url(deployment_.endpoints[e].url) &&
+                      std::all_of(deployment_.processes.begin(), deployment_.processes.end(),
+                                  [](const ProcessSpec& process) { return process.via == "local"; });
     Gate& gate = gates_.emplace_back();
     gate.name = "endpoint " + deployment_.endpoints[e].url;
     gate.chosen_port = false;

@@ -351,6 +351,33 @@ TEST_F(LaunchTest, RunningEndpointsAreTakenAsTheyAre) {
   EXPECT_FALSE(other->wait(0));
 }
 
+// An nvidia-smi that says what a file says, and counts how often it was asked.
+TEST_F(LaunchTest, StoppedOnlyWhenTheGpusHoldNoMoreThanBefore) {
+  std::ofstream(folder_ / "nvidia-smi") << "#!/bin/sh\ncat " << (folder_ / "used").string() << "\n";
+  std::filesystem::permissions(folder_ / "nvidia-smi", std::filesystem::perms::owner_all);
+  std::ofstream(folder_ / "used") << "0, 7000\n1, 100\n";
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (folder_.string() + ":" + path).c_str(), 1);
+  const Deployment d = deployment("\"ok\"", 30, "gpus = [1]\nstop = {wait = [\"gpu_memory\"], wait_s = 0.5}");
+  {
+    auto launched = launch(d);
+    ASSERT_TRUE(launched) << launched.error().message;
+    std::ofstream(folder_ / "used") << "0, 9000\n1, 5100\n";
+    const auto held = (*launched)->stop();
+    ASSERT_FALSE(held);
+    EXPECT_NE(held.error().message.find("GPU 1 still holds 5100 MiB"), std::string::npos) << held.error().message;
+    EXPECT_NE(held.error().message.find("100 before the launch"), std::string::npos);
+  }
+  std::ofstream(folder_ / "used") << "0, 9000\n1, 100\n";
+  auto launched = launch(d);
+  ASSERT_TRUE(launched) << launched.error().message;
+  std::ofstream(folder_ / "used") << "0, 1\n1, 150\n";
+  EXPECT_TRUE((*launched)->stop()) << "within the slack";
+  std::ofstream(folder_ / "used") << "0, 1\n";
+  expect_failure(d, Kind::environment, {"nvidia-smi lists no GPU 1", "set stop = "});
+  ::setenv("PATH", path.c_str(), 1);
+}
+
 // A process that launches and then waits to be killed; the child ends without running anything of the test framework.
 pid_t fork_launcher(const Deployment& deployment, const std::filesystem::path& folder) {
   const pid_t pid = fork();

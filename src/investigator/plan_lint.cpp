@@ -148,7 +148,7 @@ const char* signal_name(int signal) {
 }
 
 std::string readiness(const ProcessSpec& p) {
-  std::string text = host_of(p).empty() || !listens_here(p) ? "its program runs" : "it listens on its port";
+  std::string text = p.via == "local" ? "it listens on its port" : "its program runs";
   if (!p.ready_log_regex.empty()) text += fmt::format(", its log has a line that matches {}", p.ready_log_regex);
   if (!p.ready_http.empty()) text += fmt::format(", {} answers 200", p.ready_http);
   if (p.ready_generate) text += ", each endpoint on its port has answered one generation";

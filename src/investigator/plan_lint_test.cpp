@@ -1,6 +1,7 @@
 #include "investigator/plan_lint.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -47,6 +48,25 @@ TEST(PlanLint, EveryLineThatSaysSomethingIsShownAndExplained) {
     if (!says || (line[0] != '[' && line.find(" = ") == std::string::npos)) continue;
     EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [&](const FileNote& n) { return n.line == number; })) << line;
   }
+}
+
+TEST(PlanLint, EveryExampleIsADeploymentFileWithAPlan) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(PLUMB_SOURCE_DIR "/docs/examples")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++examples;
+    const auto text = read_file(entry.path());
+    ASSERT_TRUE(text);
+    std::vector<FileNote> notes;
+    const auto deployment = parse_deployment(*text, entry.path().filename(), &notes);
+    ASSERT_TRUE(deployment) << deployment.error().message;
+    const auto plan = explain_plan(*deployment, {}, *text, notes);
+    ASSERT_TRUE(plan) << plan.error().message;
+    for (const ProcessSpec& process : deployment->processes)
+      EXPECT_NE(plan->find("process " + process.name), std::string::npos);
+    EXPECT_TRUE(explained_plan_json(*deployment, {}, notes));
+  }
+  EXPECT_GE(examples, 4);
 }
 
 TEST(PlanLint, LaunchesAreShownAsTheyWillBeWithoutSecrets) {

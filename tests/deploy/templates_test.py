@@ -7,6 +7,7 @@ Usage: templates_test.py BUILD_DIR
 import os
 import signal
 import subprocess
+import threading
 
 import deploy_support
 from deploy_support import DeploymentTest, listening_process
@@ -22,7 +23,7 @@ trap 'exit 143' TERM
 wait $!
 """
 
-# As docker does: the container is no child of the client; rm --force ends it.
+# As docker does: the container is no child of the client but of a daemon, here of the test itself; rm --force ends it.
 DOCKER = """#!/bin/sh
 echo "$@" >> "$FAKES/docker.calls"
 case $1 in
@@ -33,13 +34,36 @@ run) shift
     --rm|--init) shift ;;
     *) break ;; esac; done
   shift
-  setsid sh -c 'echo $$ > "$FAKES/$0.container"; exec "$@"' "$name" "$@" &
+  printf '%s\\n' "$@" > "$FAKES/$name.tmp" && mv "$FAKES/$name.tmp" "$FAKES/$name.request"
   trap 'exit 143' TERM
-  wait $! ;;
-rm) [ -f "$FAKES/$3.container" ] && kill -9 "$(cat "$FAKES/$3.container")"; rm -f "$FAKES/$3.container" ;;
+  while [ ! -e "$FAKES/$name.ended" ]; do sleep 0.05; done ;;
+rm) touch "$FAKES/$3.end"; while [ -e "$FAKES/$3.container" ]; do sleep 0.02; done ;;
 ps) ls "$FAKES" | grep '\\.container$' ; true ;;
 esac
 """
+
+
+class Daemon(threading.Thread):
+    """Starts what docker run asks for, and kills what docker rm names."""
+
+    def __init__(self, folder, environment):
+        super().__init__(daemon=True)
+        self.folder, self.environment, self.stop, self.containers = folder, environment, threading.Event(), {}
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            for request in self.folder.glob("*.request"):
+                words = request.read_text().splitlines()
+                request.rename(request.with_suffix(".container"))
+                self.containers[request.stem] = subprocess.Popen(words, stdin=subprocess.DEVNULL, env=self.environment,
+                                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for name, process in list(self.containers.items()):
+                if (self.folder / (name + ".end")).exists():
+                    process.kill()
+                if process.poll() is not None:
+                    del self.containers[name]
+                    (self.folder / (name + ".container")).unlink()
+                    (self.folder / (name + ".ended")).touch()
 
 
 class Templates(DeploymentTest):
@@ -55,8 +79,15 @@ class Templates(DeploymentTest):
         for part in parts:
             self.assertIn(part, text)
 
-    def test_docker(self):
+    def docker(self):
         self.fake("docker", DOCKER)
+        daemon = Daemon(self.folder, self.environment)
+        daemon.start()
+        self.addCleanup(daemon.join)
+        self.addCleanup(daemon.stop.set)
+
+    def test_docker(self):
+        self.docker()
         self.measured_and_gone('via = "docker"\nimage = "engine:1"\nenv = {A = "b"}', "docker.calls",
                                "--network host", "--env A engine:1", "rm --force plumb-")
 
@@ -79,7 +110,7 @@ class Templates(DeploymentTest):
         self.assertIn("no such host: gpu2.example", err)
 
     def test_a_killed_plumb_leaves_no_container(self):
-        self.fake("docker", DOCKER)
+        self.docker()
         file = self.deployment('via = "docker"\nimage = "engine:1"')
         running = subprocess.Popen(self.command("probe", file, "--suite", "needle", "--trials", "1000"),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
