@@ -1,0 +1,273 @@
+#pragma once
+
+// The parts of next_step(): one class, whose steps lie in replay*.cpp in the order they run in.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "investigator/design.h"
+#include "investigator/investigation.h"
+#include "investigator/variants.h"
+
+namespace plumb::investigator {
+
+using Items = std::vector<std::pair<ItemId, Wording>>;
+
+inline constexpr int kAttempts = 2;  // a launch that fails for no reason of its variant is tried again once
+
+/// Thrown where the history lacks a launch or trials of it: what to do next.
+struct Pending {
+  Wanted wanted;
+};
+/// Thrown where the history cannot be one of this plan.
+struct Damaged {
+  std::string what;
+};
+/// Thrown at the end of the investigation.
+struct Stop {
+  std::string verdict;
+  std::string klass;
+};
+
+/// Whether a cell's probe is shown, but never used for a verdict.
+bool is_weak(const std::string& cell);
+
+/// Straight-line code over a replayed history. want() returns what the journal already holds or ends the replay with
+/// the launch that is missing; what happens next depends only on launches asked for earlier in the same replay.
+class Replay {
+ public:
+  Replay(const Plan& plan, const History& history) : plan_(plan), history_(history) {
+    findings_.deployed = as_deployed(plan.deployment);
+    findings_.reference = reference_variant(plan.deployment);
+  }
+
+  NextStep run();
+
+  Findings so_far();
+
+  std::optional<std::string> damage();
+
+ private:
+  struct Seen {
+    const LaunchRecord* launch;
+    Items items;
+  };
+
+  // ---- launches: replay.cpp
+
+  [[noreturn]] void stop(std::string verdict, std::string reason, std::string klass = "other");
+
+  void ask_openly(const std::string& question);
+
+  void check_budget(const std::string& label);
+
+  static const TrialRecord* trial_of(const LaunchRecord& launch, const std::pair<ItemId, Wording>& item);
+
+  // The launch with all of `items` answered, or one that ended before.
+  const LaunchRecord& want_once(const std::string& label, const Variant& variant, const Items& items,
+                                const std::string& why, const Wanted::Judgement& judgement = {});
+
+  // Half of the trials resolved is the least a launch can be judged by.
+  static bool usable(const LaunchRecord& launch, const Items& items);
+
+  static std::string no_answer_of(const LaunchRecord& launch);
+
+  // Ends because a launch that everything else rests on was not to be had.
+  [[noreturn]] void stop_unmeasured();
+
+  static bool all_resolved(const LaunchRecord& launch, const Items& items);
+
+  // Same, tried again once when it failed for no fault of the variant, or died with something left to ask: what it
+  // lacks would leave a gap in the coverage. Null: cannot be launched or judged.
+  const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items, const std::string& why,
+                           const Wanted::Judgement& judgement = {});
+
+  static Counts count(const LaunchRecord& launch, const Items& items);
+
+  Items items_of(const std::string& set, const std::string& cell, int size) const;
+
+  Items whole_set(const std::string& set) const;
+
+  // The first item of each cell in the first set: asked in several launches of a variant, to see what differs when
+  // nothing was changed.
+  Items repeated_items() const;
+
+  // Distinct resolved trials of a cell over the launches of `variant` seen so far, those of the search left out: they
+  // share their prompts with each other.
+  Counts pooled(const Variant& variant, const std::string& cell) const;
+
+  // ---- ground: ground.cpp
+
+  bool one_variant() const { return findings_.deployed == findings_.reference; }
+
+  const LaunchRecord& need(const std::string& label, const Variant& variant, const Items& items,
+                           const std::string& why);
+
+  bool nothing_launched() const;
+
+  void choose_wording();
+
+  void ground();
+
+  // Cells with so many failures in the first pair of launches that the second pair needs only the cheapest of them.
+  std::vector<std::string> loud_cells() const;
+
+  // Mean prompt tokens of a trial.
+  double cost_of(const std::string& cell) const;
+
+  // Compares raw replies of the same prompt between launches of one variant.
+  void measure_floor();
+
+  bool bit_identical();
+
+  // ---- symptom: symptom.cpp
+
+  struct Symptom {
+    std::string cell;
+    Variant bad;
+    Variant good;
+    Design design;
+    double cost = 0;
+  };
+
+  // What the passing variant's failure rate is taken to be: its whole suite when it never failed, else this cell.
+  Counts good_counts(const Variant& good, const std::string& cell) const;
+
+  std::optional<Symptom> symptom_between(const Variant& bad, const Variant& good);
+
+  // Prompts of a cell that failed on `bad` and never on `good`, both having answered.
+  Items failing_items(const Variant& bad, const Variant& good, const std::string& cell) const;
+
+  int failures_in(const Variant& variant) const;
+
+  // Failures were seen but too few to judge by: many fresh trials of the cell where variants disagree most.
+  void hunt();
+
+  // Cells that most trials of both variants fail.
+  std::vector<std::string> cells_failing_everywhere() const;
+
+  // ---- the whole: isolate.cpp
+
+  void investigate();
+
+  std::optional<Symptom> find_symptom();
+
+  [[noreturn]] void clean_or_not();
+
+  Counts deployed_counts() const;
+
+  // Every variant fails: perhaps one switch turned the other way does not.
+  std::optional<Symptom> look_for_a_passing_variant();
+
+  // Whether each launch that asked enough trials of the cell shows the symptom.
+  bool every_launch_failed(const std::string& cell, int threshold) const;
+
+  void isolate_all(Symptom symptom);
+
+  // ---- isolation: isolate.cpp
+
+  // Isolates and confirms; returns the symptom that remains in the cured variant, if any.
+  std::optional<Symptom> isolate(int round, const Symptom& symptom);
+
+  Items search_items(int round) const;
+
+  // Whether a variant shows the symptom in any of `repeats` launches.
+  bool fails(const std::string& label, const Variant& variant, int repeats, const std::string& why,
+             Counts* counts = nullptr, bool* measured = nullptr,
+             Wanted::Judgement answers = {0, 0, "it fails", "it passes"});
+
+  // Adds a few prompts of the ground, so that launches of the search tell about the floor too.
+  Items with_repeated(Items items) const;
+
+  void search(int round, int repeats);
+
+  // Whether `base` with one switch turned fails; empty when that cannot be measured.
+  std::optional<bool> turned(int round, int repeats, const std::string& direction, const Variant& base, std::size_t s,
+                             bool side, SwitchRow& row);
+
+  static Hypothesis classify(const std::vector<SwitchRow>& rows);
+
+  // ---- confirmation: confirm.cpp
+
+  Variant turned_all(Variant variant, const std::vector<std::size_t>& members, const Variant& sides) const;
+
+  static std::vector<std::size_t> without(std::vector<std::size_t> members, std::size_t s);
+
+  // One launch on prompts of its own; failing = the symptom shows.
+  bool confirm_launch(int round, const std::string& name, int index, const Variant& variant, const std::string& why);
+
+  std::string klass() const;
+
+  void confirm(int round);
+
+  // Switches of which both sides were launched: the others cannot be told from the rest.
+  static std::vector<std::size_t> turned_switches(const std::vector<LaunchOutcome>& outcomes);
+
+  // Outcomes of this round's launches, and of those before the search that asked the same cell.
+  std::vector<LaunchOutcome> all_outcomes() const;
+
+  void contrast(int round, bool identical, const std::string& name, const Variant& should_fail,
+                const Variant& should_pass);
+
+  void must_fail(int round, const std::string& id, const Variant& variant, const std::string& what,
+                 const std::string& why = {});
+
+  void must_pass(int round, const std::string& id, const Variant& variant, const std::string& what);
+
+  // Restarting with an innocent switch turned must not cure.
+  void sham(int round, const Variant& cured);
+
+  std::string most_failing_cell(const Variant& variant) const;
+
+  // The full suite on the cured variant: what still fails there has another cause.
+  std::optional<Symptom> remaining_symptom(int round);
+
+  // ---- the end: conclude.cpp
+
+  void check_coverage();
+
+  // A request without a reply comes without numbers too, which says nothing about those of the server.
+  static bool answered(const StepRecord& step) { return step.grade != Grade::infrastructure; }
+
+  // Whether any variant answered a trial of the cell.
+  bool asked_anywhere(const std::string& cell) const;
+
+  // Whether every step that should find the prefix cache warm did, as deployed.
+  bool hits_reported() const;
+
+  bool lengths_exact(const std::string& cell) const;
+
+  std::optional<double> ratio(const Variant& variant, const std::string& cell) const;
+
+  bool weak_check_failed() const;
+
+  void conclude(const std::string& word, const std::string& stop_class);
+
+  bool launch_failed(const LaunchRecord& launch) const;
+
+  void name_culprits();
+
+  const Plan& plan_;
+  const History& history_;
+  Findings findings_;
+  Round* current_ = nullptr;
+  std::vector<Seen> seen_;
+  std::map<const LaunchRecord*, std::set<std::tuple<std::string, std::uint64_t, Wording>>> asked_;
+  std::vector<LaunchOutcome> outcomes_;
+  std::vector<std::string> not_covered_;
+  std::set<const LaunchRecord*> counted_;
+  std::string last_failure_;
+  std::string reference_label_;
+  std::optional<std::size_t> floor_after_;  // how many of seen_ the floor was measured from
+  Items replay_items_;
+  int fresh_items_ = 0;
+};
+
+}  // namespace plumb::investigator
