@@ -69,19 +69,74 @@ double beta_binomial_cdf(int k, int n, double a, double b) {
   return std::min(1.0, sum);
 }
 
+SimpleEProcess::SimpleEProcess(double p0, double p1)
+    : log_if_failed_(std::log(p1 / p0)), log_if_not_(std::log((1 - p1) / (1 - p0))) {
+  CHECK(0 < p0 && p0 < 1 && 0 < p1 && p1 < 1);
+}
+
+void SimpleEProcess::add(bool failed) {
+  log_value_ += failed ? log_if_failed_ : log_if_not_;
+  ++trials_;
+}
+
+double SimpleEProcess::value() const { return std::exp(log_value_); }
+
+namespace {
+
+// Pairs (pa, pb), pa > pb: failure rates of launches worth telling apart, symmetric about 1/2.
+struct GridPoint {
+  double factors[4];  // of a pair: neither failed, the second, the first, both
+};
+
+const std::vector<GridPoint>& grid() {
+  static const std::vector<GridPoint> kGrid = [] {
+    constexpr double kRates[] = {0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 0.99};
+    std::vector<GridPoint> points;
+    for (const double pa : kRates)
+      for (const double pb : kRates)
+        if (pa > pb) {
+          const double p0 = (pa + pb) / 2;
+          const double fa = pa / p0;
+          const double fb = pb / p0;
+          const double ga = (1 - pa) / (1 - p0);
+          const double gb = (1 - pb) / (1 - p0);
+          points.push_back({{ga * gb, ga * fb, fa * gb, fa * fb}});
+        }
+    return points;
+  }();
+  return kGrid;
+}
+
+constexpr double kStakes[] = {0.1, 0.3, 0.6, 0.9};
+
+}  // namespace
+
+PairedEValue::PairedEValue() : values_(grid().size(), 1 / static_cast<double>(grid().size())) {}
+
 void PairedEValue::add(bool should_fail_did, bool should_pass_did_fail) {
-  constexpr double kStart = 0.8;
-  constexpr double kWeight = 2;
-  double pa = (kStart * kWeight + fails_a_) / (kWeight + pairs_);
-  double pb = ((1 - kStart) * kWeight + fails_b_) / (kWeight + pairs_);
-  if (pa < pb) pa = pb = (pa + pb) / 2;  // evidence for the opposite must not count
-  const double p0 = (pa + pb) / 2;
-  const auto likelihood = [](double p, bool x) { return x ? p : 1 - p; };
-  value_ *= likelihood(pa, should_fail_did) * likelihood(pb, should_pass_did_fail) /
-            (likelihood(p0, should_fail_did) * likelihood(p0, should_pass_did_fail));
+  const std::size_t outcome = (should_fail_did ? 2 : 0) + (should_pass_did_fail ? 1 : 0);
+  for (std::size_t i = 0; i < values_.size(); ++i) values_[i] *= grid()[i].factors[outcome];
   ++pairs_;
-  fails_a_ += should_fail_did ? 1 : 0;
-  fails_b_ += should_pass_did_fail ? 1 : 0;
+}
+
+double PairedEValue::value() const {
+  double sum = 0;
+  for (const double v : values_) sum += v;
+  return sum;
+}
+
+SignEProcess::SignEProcess() : values_(std::size(kStakes), 1.0 / static_cast<double>(std::size(kStakes))) {}
+
+void SignEProcess::add(double should_be_larger, double other) {
+  const int sign = should_be_larger > other ? 1 : should_be_larger < other ? -1 : 0;
+  for (std::size_t i = 0; i < values_.size(); ++i) values_[i] *= 1 + kStakes[i] * sign;
+  ++pairs_;
+}
+
+double SignEProcess::value() const {
+  double sum = 0;
+  for (const double v : values_) sum += v;
+  return sum;
 }
 
 }  // namespace plumb::investigator

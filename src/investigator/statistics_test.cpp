@@ -1,5 +1,7 @@
 #include "investigator/statistics.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -52,24 +54,142 @@ TEST(Statistics, EvidenceForTheOppositeNeverCounts) {
   EXPECT_LT(e.value(), 1);
 }
 
-TEST(Statistics, UnderEqualRatesTheEValueRarelyPassesAHundred) {
+// Launches as they are under no difference: a share of them is bad as a whole, in either variant alike.
+struct Null {
+  double bad_launches;
+  double rate_when_bad;
+  double rate_when_good;
+};
+
+TEST(Statistics, UnderNoDifferenceNoEProcessPassesAHundredOftenerThanOnceInAHundred) {
   constexpr int kRuns = 10'000;
-  for (const double rate : {0.1, 0.3, 0.5, 0.9}) {
-    int passed = 0;
+  constexpr int kPairs = 60;
+  for (const Null& null : {Null{0.5, 1, 0}, Null{0.1, 1, 0.02}, Null{0.3, 0.9, 0.1}, Null{0.9, 0.95, 0.5}}) {
+    int by_failures = 0;
+    int by_sign = 0;
     for (std::uint64_t run = 0; run < kRuns; ++run) {
       Rng rng(derive_seed(run, "null"));
-      PairedEValue e;
-      bool over = false;
-      for (int i = 0; i < 16; ++i) {
-        const bool a = rng.uniform() < rate;
-        const bool b = rng.uniform() < rate;
-        e.add(a, b);
-        over |= e.value() >= 100;  // peeking after every pair
+      PairedEValue failures;
+      SignEProcess sign;
+      bool over_failures = false;
+      bool over_sign = false;
+      const auto launch_rate = [&] {
+        return rng.uniform() < null.bad_launches ? null.rate_when_bad : null.rate_when_good;
+      };
+      // D of a launch: Cauchy, without mean or variance, on top of an effect of the launch.
+      const auto heavy_tailed = [&](double rate) {
+        return 5 * rate + std::tan(3.14159265358979 * (rng.uniform() - 0.5));
+      };
+      for (int i = 0; i < kPairs; ++i) {
+        const double a = launch_rate();
+        const double b = launch_rate();
+        failures.add(rng.uniform() < a, rng.uniform() < b);
+        sign.add(heavy_tailed(a), heavy_tailed(b));
+        over_failures |= failures.value() >= 100;  // peeking after every pair
+        over_sign |= sign.value() >= 100;
       }
-      passed += over ? 1 : 0;
+      by_failures += over_failures ? 1 : 0;
+      by_sign += over_sign ? 1 : 0;
     }
-    EXPECT_LE(passed, kRuns / 100) << rate;
+    EXPECT_LE(by_failures, kRuns / 100) << null.bad_launches;
+    EXPECT_LE(by_sign, kRuns / 100) << null.bad_launches;
   }
+}
+
+struct Trials {
+  double mean = 0;
+  double mean_of_wald = 0;
+  double wrong = 0;  // share of runs that ended on the other side
+};
+
+// Runs an e-process to either limit on trials that fail at `rate`, beside Wald's test at 1 % and 1 % on the same
+// trials.
+Trials run_simple(double p0, double p1, double rate, bool fault) {
+  constexpr int kRuns = 10'000;
+  Trials t;
+  for (std::uint64_t run = 0; run < kRuns; ++run) {
+    Rng rng(derive_seed(run, "simple"));
+    SimpleEProcess e(p0, p1);
+    double ratio = 1;
+    int wald = 0;
+    while (e.value() < 100 && e.value() > 0.01) {
+      const bool failed = rng.uniform() < rate;
+      e.add(failed);
+      ratio *= failed ? p1 / p0 : (1 - p1) / (1 - p0);
+      if (wald == 0 && (ratio >= 99 || ratio <= 1.0 / 99)) wald = e.trials();
+    }
+    t.mean += e.trials() / static_cast<double>(kRuns);
+    t.mean_of_wald += wald / static_cast<double>(kRuns);
+    t.wrong += (e.value() >= 100) != fault ? 1.0 / kRuns : 0;
+  }
+  return t;
+}
+
+TEST(Statistics, SimpleHypothesesCostWhatWaldsTestCosts) {
+  // Mean trials of Wald's test by his formulas, which leave out by how much the last trial oversteps: under the fault
+  // and under none.
+  struct Row {
+    double p0, p1, under_fault, under_none;
+  };
+  for (const Row& row :
+       {Row{0.001, 0.02, 110, 278}, Row{0.005, 0.05, 63, 130}, Row{0.01, 0.1, 31, 63}, Row{0.05, 0.25, 20, 31}}) {
+    const Trials fault = run_simple(row.p0, row.p1, row.p1, true);
+    const Trials none = run_simple(row.p0, row.p1, row.p0, false);
+    EXPECT_LE(fault.mean, 1.15 * fault.mean_of_wald) << row.p0;
+    EXPECT_LE(none.mean, 1.15 * none.mean_of_wald) << row.p0;
+    EXPECT_LE(fault.mean, 1.25 * row.under_fault) << row.p0;
+    EXPECT_LE(none.mean, 1.15 * row.under_none) << row.p0;
+    constexpr double kWrong = 0.01 + 3 * 0.001;  // 1 %, and three standard errors of 10,000 runs
+    EXPECT_LE(fault.wrong, kWrong) << row.p0;
+    EXPECT_LE(none.wrong, kWrong) << row.p0;
+  }
+}
+
+TEST(Statistics, NotKnowingTheRatesCostsAtMostHalfAsMuchAgain) {
+  constexpr int kRuns = 2'000;
+  constexpr int kMostPairs = 10'000;
+  struct Rates {
+    double a, b;
+  };
+  for (const Rates& rates : {Rates{0.99, 0.01}, Rates{0.9, 0.1}, Rates{0.6, 0.01}, Rates{0.8, 0.3}, Rates{0.5, 0.1},
+                             Rates{0.4, 0.02}, Rates{0.25, 0.05}}) {
+    double pairs = 0;
+    double oracle_pairs = 0;
+    for (std::uint64_t run = 0; run < kRuns; ++run) {
+      Rng rng(derive_seed(run, "power"));
+      const double p0 = (rates.a + rates.b) / 2;
+      double oracle = 0;  // log likelihood ratio of one who knows both rates
+      int oracle_stop = 0;
+      PairedEValue e;
+      int stop = 0;
+      for (int i = 1; i <= kMostPairs && (stop == 0 || oracle_stop == 0); ++i) {
+        const bool a = rng.uniform() < rates.a;
+        const bool b = rng.uniform() < rates.b;
+        e.add(a, b);
+        oracle +=
+            std::log((a ? rates.a / p0 : (1 - rates.a) / (1 - p0)) * (b ? rates.b / p0 : (1 - rates.b) / (1 - p0)));
+        if (stop == 0 && e.value() >= 100) stop = i;
+        if (oracle_stop == 0 && oracle >= std::log(100)) oracle_stop = i;
+      }
+      ASSERT_GT(stop * oracle_stop, 0) << rates.a << " " << rates.b;
+      pairs += stop;
+      oracle_pairs += oracle_stop;
+    }
+    EXPECT_LE(pairs, 1.5 * oracle_pairs) << rates.a << " " << rates.b;
+  }
+}
+
+TEST(Statistics, TheSignTestSeesAShiftUnderHeavyTails) {
+  int seen = 0;
+  constexpr int kRuns = 200;
+  for (std::uint64_t run = 0; run < kRuns; ++run) {
+    Rng rng(derive_seed(run, "shift"));
+    const auto cauchy = [&] { return std::tan(3.14159265358979 * (rng.uniform() - 0.5)); };
+    SignEProcess e;
+    for (int i = 0; i < 60 && e.value() < 100; ++i) e.add(4 + cauchy(), cauchy());
+    seen += e.value() >= 100 ? 1 : 0;
+  }
+  EXPECT_GE(seen, 195);
 }
 
 TEST(Design, IsSmallForCleanSeparationAndNoneForNone) {
