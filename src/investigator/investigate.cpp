@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include <fcntl.h>
@@ -323,6 +325,19 @@ std::uint64_t seed_from_system() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
+// The failing and the passing variant once more, then launches for 1.25 times the bits that name one of the switches.
+int usual_search(std::size_t turned) {
+  constexpr int kOnceMore = 2;
+  constexpr double kOverBound = 1.25;
+  turned = std::min(turned, GroupTest::kMostSuspects);
+  if (turned == 0) return kOnceMore;
+  std::vector<std::size_t> suspects(turned);
+  std::iota(suspects.begin(), suspects.end(), std::size_t{0});
+  const GroupTest test({.suspects = suspects, .bad = Variant(turned, true), .both_sides = false, .ranks = {}});
+  const double bits = test.bits_to({Hypothesis::Class::any_of, {0}}, {true});
+  return kOnceMore + static_cast<int>(std::ceil(kOverBound * bits));
+}
+
 Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Limits& limits) {
   auto cells = cells_of("all", {});
   if (!cells) return tl::unexpected(cells.error());
@@ -615,10 +630,9 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
   std::size_t turned = 0;
   for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
   out += fmt::format(
-      "launches: {} to {} to measure as deployed and reference, and if something fails {} to turn each of {} switches "
-      "in "
-      "both directions, then about {} fresh ones to confirm (more when launches differ from each other)\n",
-      kLeastGround, kMostGround, 2 * turned + 2, turned, kUsualConfirmation);
+      "launches: {} to {} to measure as deployed and reference, and if something fails about {} in which groups of the "
+      "{} switches are turned, then about {} fresh ones to confirm (more when launches differ from each other)\n",
+      kLeastGround, kMostGround, usual_search(turned), turned, kUsualConfirmation);
   return out;
 }
 
@@ -637,7 +651,7 @@ Result<std::string> plan_json(const Deployment& deployment, const Limits& limits
                       {"asks", probe_of(cell).value()->asks}});
     tokens += tokens_of_trial(cell, shape_of(deployment));
   }
-  int turned = 0;
+  std::size_t turned = 0;
   const auto side = [](bool on) { return on ? "on" : "off"; };
   for (std::size_t i = 0; i < deployed.size(); ++i) {
     const SwitchSpec& spec = deployment.switches[i];
@@ -657,7 +671,7 @@ Result<std::string> plan_json(const Deployment& deployment, const Limits& limits
                         {"probes", probes},
                         {"launches",
                          {{"ground", {{"least", kLeastGround}, {"most", kMostGround}}},
-                          {"search_if_something_fails", 2 * turned + 2},
+                          {"search_if_something_fails", usual_search(turned)},
                           {"confirmation_if_something_fails", kUsualConfirmation}}},
                         {"costs",
                          {{"prompt_tokens_of_one_trial_of_each_probe", tokens},

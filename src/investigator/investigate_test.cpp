@@ -336,7 +336,7 @@ TEST_F(InvestigateTest, ThePlanIsOneJsonDocument) {
   const auto text = plan_json(plan_.deployment, {});
   ASSERT_TRUE(text) << text.error().message;
   const Json plan = Json::parse(*text).at("plan");
-  EXPECT_EQ(plan.at("launches").at("search_if_something_fails"), 10);
+  EXPECT_EQ(plan.at("launches").at("search_if_something_fails"), 6);  // log2(4 / 0.5) = 3 bits
   EXPECT_EQ(plan.at("probes").size(), plan_.cells.size());
   EXPECT_EQ(plan.at("costs").at("switches").size(), 4u);
   for (const char* fact : {"window", "chunk", "page"}) {
@@ -483,14 +483,14 @@ TEST_F(InvestigateTest, EachQuestionOfTheSearchIsAnsweredYesOrNo) {
   ReadingWorld world;
   world.culprit = 2;
   Journal journal = new_journal("a");
-  std::map<std::string, std::string> answers;
+  int questions = 0;
   ASSERT_TRUE(run_investigation(plan_, world, journal, [&](const Progress& p) {
-    if (p.kind == Progress::Kind::launch_end) answers[p.text] = p.answer;
+    if (p.kind != Progress::Kind::launch_end || !p.text.starts_with("does turning ")) return;
+    ++questions;
+    // Whether s2 was turned decides alone: to the side that cures, or to the one that harms.
+    EXPECT_EQ(p.answer, p.text.find("s2 ") != std::string::npos ? "yes" : "no") << p.text;
   }));
-  EXPECT_EQ(answers["does turning s2 off cure?"], "yes");
-  EXPECT_EQ(answers["does turning s2 on harm?"], "yes");
-  EXPECT_EQ(answers["does turning s1 off cure?"], "no");
-  EXPECT_EQ(answers["does turning s1 on harm?"], "no");
+  EXPECT_GE(questions, 2);
 }
 
 TEST(Probes, TheDocumentedTableIsTheTable) {

@@ -73,6 +73,7 @@ struct SwitchRow {
   Counts harm;                // the passing variant with this switch at the failing variant's side
   std::optional<bool> cures;  // empty: not tested, `note` says why
   std::optional<bool> harms;
+  double posterior = 0;  // probability that it is among the culprits
   std::string note;
 };
 

@@ -1,9 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "investigator/deployment.h"
+#include "investigator/history.h"
 
 namespace plumb::investigator {
 
@@ -23,15 +28,108 @@ struct Hypothesis {
 
 struct Posterior {
   double of_hypothesis = 0;
-  double of_hypothesis_flat = 0;  // every hypothesis, `other` and `base` included, weighted alike
+  double of_hypothesis_flat = 0;  // under the flat prior over switches
   double of_other = 0;
+  double predictive_p = 1;  // of predictive_check()
 };
 
-/// Probability of `hypothesis` given the outcomes, among: none, base, every any_of and all_of set of up to three of
-/// `suspects` at their sides in `bad`, and other. Failure rates of launches when bad ~ Beta(4, 1/2), when good ~
-/// Beta(1/2, 8), both integrated out; other: Beta(1/2, 1/2) for each variant. Prior: singles 0.5, sets of two 0.2, of
-/// three 0.1 (each class shared evenly), none 0.1, base 0.05, other 0.05.
-Posterior posterior(const std::vector<LaunchOutcome>& outcomes, const Variant& bad,
-                    const std::vector<std::size_t>& suspects, const Hypothesis& hypothesis);
+/// Group testing over the sides of switches: which rule explains the launches so far, and which launch tells most.
+///
+/// A literal is a switch at one side. The rules: none; base; every literal; every pair and every three of them, as `or`
+/// and as `and`; other. A launch that a rule calls bad fails with a rate of the rule's own, one that it calls good with
+/// another; both are unknown and integrated out, so that a fault which shows in some launches only, and a launch that
+/// fails for no reason, cost launches and do not mislead:
+///   bad:   0.7 Beta(20, 1/2) + 0.3 Beta(2, 1)      good:  0.7 Beta(1/2, 30) + 0.3 Beta(1/2, 6)
+///   other: Beta(1/2, 1/2), one for each variant.
+/// Prior of the classes: one literal 0.5, pairs 0.12 + 0.12 (or, and), three 0.04 + 0.04, none, base and other 0.06
+/// each; within a class a set weighs as the product of its switches' weights. docs/isolation.md has the reasons.
+class GroupTest {
+ public:
+  struct Options {
+    std::vector<std::size_t> suspects;  // at most kMostSuspects
+    Variant bad;                        // sides of the suspects that may be bad
+    bool both_sides = false;            // either side of a suspect may be bad; in sets of three only those of `bad`
+    std::vector<double> ranks;  // weight of each suspect, of any sum; empty: flat. Mixed half and half with flat
+  };
+  /// A set of literals, and how probable.
+  struct Belief {
+    Hypothesis hypothesis;
+    std::vector<bool> sides;  // of the members: the bad ones
+    double posterior = 0;
+    double posterior_flat = 0;
+  };
+  static constexpr std::size_t kMostSuspects = 64;
+  static constexpr std::size_t kMostInThrees = 30;  // with more suspects sets end at pairs
+
+  explicit GroupTest(Options options);
+
+  void add(const LaunchOutcome& outcome);
+  /// The most probable rule; `other` counts as one.
+  Belief best() const;
+  /// What holds for a rule of these literals; zeros for one that is not among the rules.
+  Posterior of(const Hypothesis& hypothesis, const std::vector<bool>& sides) const;
+  double of_other() const;
+  /// Probability that a suspect is among the literals, in the order of the suspects.
+  std::vector<double> marginals() const;
+  /// How probable launches as surprising as these are under a rule: within the launches that it calls bad, and within
+  /// those it calls good, outcomes are exchangeable; so the largest association of any suspect's side with the outcome
+  /// is compared with that of permuted outcomes. Small: the rule misses something.
+  double predictive_check(const Hypothesis& hypothesis, const std::vector<bool>& sides) const;
+  /// Mean failure rate of launches that the rule calls bad.
+  double bad_rate(const Hypothesis& hypothesis, const std::vector<bool>& sides) const;
+
+  /// How the next launch is chosen.
+  struct Choice {
+    std::vector<Variant> starts;                                             // where the search begins; not empty
+    std::function<std::optional<Variant>(Variant, std::size_t, bool)> turn;  // one switch turned, or not allowed
+    std::function<double(const Variant&)> cost;                              // seconds of a launch
+    std::vector<Variant> refused;                                            // known not to launch
+    std::uint64_t seed = 0;
+  };
+  /// The variant whose outcome is expected to tell most a second: the mutual information of outcome and rule, over the
+  /// cost, climbed to by turning one switch at a time from several starts. nullopt: nothing tells anything.
+  std::optional<Variant> next(const Choice& choice) const;
+  /// Bits that a launch of this variant is expected to tell.
+  double information(const Variant& variant) const;
+
+  /// log2 of 1 / prior of a rule, flat: the least bits that any strategy needs, on average.
+  double bits_to(const Hypothesis& hypothesis, const std::vector<bool>& sides) const;
+
+ private:
+  // A rule that depends on suspects: fails where no side of `mask` differs from `sides` (and), or inverted: or.
+  struct Rule {
+    std::uint64_t mask = 0;
+    std::uint64_t sides = 0;  // of the literals for `and`, their opposites for `or`
+    bool inverted = false;
+    bool constant = false;  // none (inverted) and base
+    double log_prior = 0;
+    double log_prior_flat = 0;
+    Counts bad{};
+    Counts good{};
+    bool calls_bad(std::uint64_t variant) const { return (((variant ^ sides) & mask) == 0) != inverted; }
+  };
+  struct Weighted {  // a rule as next() needs it: what it adds when its mask agrees, and when not
+    std::uint64_t mask, sides;
+    double fail_if_zero, fail_else, entropy_if_zero, entropy_else;
+  };
+
+  void add_sets(int size, double share_or, double share_and);
+  void add_rule(const std::vector<std::size_t>& literals, bool any, double share, double share_flat);
+  std::uint64_t mask_of(const Variant& variant) const;
+  const Rule* find(const Hypothesis& hypothesis, const std::vector<bool>& sides) const;
+  std::vector<double> weights(bool flat) const;  // of the rules, then of other; sum 1
+  std::vector<Weighted> weighted() const;
+  double information_of(const std::vector<Weighted>& rules, double of_other, std::uint64_t variant) const;
+  double log_likelihood(const Rule& rule) const;
+  double log_likelihood_other() const;
+  Belief belief_of(const Rule& rule) const;
+
+  Options options_;
+  std::vector<double> shares_;  // of the suspects, sum 1
+  std::vector<Rule> rules_;
+  double log_prior_other_ = 0;
+  std::vector<std::pair<std::uint64_t, bool>> outcomes_;
+  std::map<std::uint64_t, Counts> by_variant_;
+};
 
 }  // namespace plumb::investigator

@@ -60,6 +60,7 @@ std::optional<std::string> Replay::damage() {
     if (l.variant.size() != plan_.deployment.switches.size())
       return fmt::format("launch {}: its variant has {} sides, the deployment {} switches", l.id, l.variant.size(),
                          plan_.deployment.switches.size());
+  trusting_ = false;
   try {
     investigate();
   } catch (const Pending&) {

@@ -166,9 +166,6 @@ class Replay {
   // Every variant fails: perhaps one switch turned the other way does not.
   std::optional<Symptom> look_for_a_passing_variant();
 
-  // Whether each launch that asked enough trials of the cell shows the symptom.
-  bool every_launch_failed(const std::string& cell, int threshold) const;
-
   void isolate_all(Symptom symptom);
 
   // ---- isolation: isolate.cpp
@@ -178,21 +175,52 @@ class Replay {
 
   Items search_items(int round) const;
 
-  // Whether a variant shows the symptom in any of `repeats` launches.
-  bool fails(const std::string& label, const Variant& variant, int repeats, const std::string& why,
-             Counts* counts = nullptr, bool* measured = nullptr,
-             Wanted::Judgement answers = {0, 0, "it fails", "it passes"});
+  // One more launch of the failing or the passing variant, with prompts that tell about the floor too.
+  void once_more(int round, const std::string& name, const Variant& variant, const std::string& why);
 
   // Adds a few prompts of the ground, so that launches of the search tell about the floor too.
   Items with_repeated(Items items) const;
 
-  void search(int round, int repeats);
+  // Group tests until one rule is settled, or inconclusive.
+  void search(int round);
 
-  // Whether `base` with one switch turned fails; empty when that cannot be measured.
-  std::optional<bool> turned(int round, int repeats, const std::string& direction, const Variant& base, std::size_t s,
-                             bool side, SwitchRow& row);
+  // The sides at which the hypothesis's members are bad.
+  std::vector<bool> bad_sides() const;
 
-  static Hypothesis classify(const std::vector<SwitchRow>& rows);
+  // What one group search launches, and between which variants.
+  struct Search {
+    std::string prefix;
+    Items items;
+    int threshold = 0;
+    Variant bad;
+    Variant good;  // equal to bad where nothing passes
+  };
+  struct Question {
+    std::string text;
+    bool cures = false;  // whether passing is a yes
+  };
+
+  void begin_group_test(GroupTest::Options options);
+
+  // "s1 on or s4 on".
+  std::string named(const GroupTest::Belief& belief) const;
+
+  // Probable enough, under the flat prior too, and nothing in the launches that it does not explain.
+  bool is_settled(const GroupTest::Belief& belief) const;
+
+  // Launches what tells most a second until a rule is settled; nullopt: none was.
+  std::optional<GroupTest::Belief> group_search(const Search& search);
+
+  std::optional<Variant> next_variant(const Search& search, const std::string& label,
+                                      const std::vector<Variant>& refused) const;
+
+  // Of the launches seen, their trials included.
+  double mean_launch_s() const;
+
+  Question question(const Search& search, const Variant& variant) const;
+
+  // The table of single switches, from the launches that turned one alone and from the posterior.
+  void fill_rows(int round);
 
   // ---- confirmation: confirm.cpp
 
@@ -207,11 +235,14 @@ class Replay {
 
   void confirm(int round);
 
-  // Switches of which both sides were launched: the others cannot be told from the rest.
-  static std::vector<std::size_t> turned_switches(const std::vector<LaunchOutcome>& outcomes);
-
   // Outcomes of this round's launches, and of those before the search that asked the same cell.
   std::vector<LaunchOutcome> all_outcomes() const;
+
+  // Outcomes of the launches before the search that asked enough trials of a cell.
+  std::vector<LaunchOutcome> outcomes_before(const std::string& cell, const Design& design) const;
+
+  // Launches of a failing variant after which not having seen it fail means something.
+  int attempts() const;
 
   void contrast(int round, bool identical, const std::string& name, const Variant& should_fail,
                 const Variant& should_pass);
@@ -261,6 +292,10 @@ class Replay {
   std::vector<Seen> seen_;
   std::map<const LaunchRecord*, std::set<std::tuple<std::string, std::uint64_t, Wording>>> asked_;
   std::vector<LaunchOutcome> outcomes_;
+  std::optional<GroupTest> test_;
+  std::vector<std::size_t> suspects_;      // of test_
+  std::optional<GroupTest::Belief> base_;  // every variant fails
+  bool trusting_ = true;                   // group tests in the history are taken as chosen
   std::vector<std::string> not_covered_;
   std::set<const LaunchRecord*> counted_;
   std::string last_failure_;

@@ -89,6 +89,10 @@ void Replay::conclude(const std::string& word, const std::string& stop_class) {
       v.posterior_flat_prior = std::min(*v.posterior_flat_prior, r.posterior.of_hypothesis_flat);
     }
   }
+  if (word == "unexplained" && base_) {
+    v.posterior = base_->posterior;
+    v.posterior_flat_prior = base_->posterior_flat;
+  }
   for (const LaunchRecord& l : history_.launches) {
     (l.label.starts_with("ground/")   ? v.floor_launches
      : l.label.starts_with("search/") ? v.search_launches

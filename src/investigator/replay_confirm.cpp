@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "investigator/replay.h"
 #include "investigator/statistics.h"
@@ -9,9 +10,11 @@ namespace {
 using Class = Hypothesis::Class;
 
 constexpr int kRestTrials = 12;  // of a cell that still failed in the cured variant
-constexpr int kMaxPairs = 16;    // of launches in a contrast
+constexpr int kMaxPairs = 20;    // of launches in a contrast
 constexpr double kEnough = 100;  // e-value
 constexpr double kHopeless = 0.05;
+constexpr double kSure = 0.95;
+constexpr double kPredictiveP = 0.01;
 constexpr int kPairsWhenIdentical = 2;
 constexpr int kIdenticalLaunches = 5;
 
@@ -39,6 +42,7 @@ bool Replay::confirm_launch(int round, const std::string& name, int index, const
   if (launch == nullptr) stop("suspected", "the confirmation could not be measured: " + last_failure_, klass());
   const bool failed = count(*launch, items).failures >= current_->threshold;
   outcomes_.push_back({variant, failed});
+  test_->add(outcomes_.back());
   return failed;
 }
 
@@ -80,39 +84,46 @@ void Replay::confirm(int round) {
                 fmt::format("{} at its good side cures", name_of(s)));
   }
   sham(round, cured);
-  const std::vector<LaunchOutcome> outcomes = all_outcomes();
-  r.posterior = posterior(outcomes, r.bad, turned_switches(outcomes), r.hypothesis);
-  constexpr double kSure = 0.95;
+  r.posterior = test_->of(r.hypothesis, bad_sides());
   if (r.posterior.of_hypothesis < kSure || r.posterior.of_hypothesis_flat < kSure || r.posterior.of_other > 1 - kSure)
     stop("suspected",
          fmt::format("the posterior of the set is only {:.3f} ({:.3f} under a flat prior)", r.posterior.of_hypothesis,
                      r.posterior.of_hypothesis_flat),
          klass());
+  if (r.posterior.predictive_p < kPredictiveP)
+    stop("inconclusive", fmt::format("launches that the set calls alike differ by another switch's side (p {:.3f})",
+                                     r.posterior.predictive_p));
   r.confirmed = true;
-}
-
-std::vector<std::size_t> Replay::turned_switches(const std::vector<LaunchOutcome>& outcomes) {
-  std::vector<std::size_t> turned;
-  for (std::size_t s = 0; s < outcomes.front().variant.size(); ++s)
-    if (std::any_of(outcomes.begin(), outcomes.end(),
-                    [&](const LaunchOutcome& o) { return o.variant[s] != outcomes.front().variant[s]; }))
-      turned.push_back(s);
-  return turned;
 }
 
 std::vector<LaunchOutcome> Replay::all_outcomes() const {
   std::vector<LaunchOutcome> all = outcomes_;
+  // Known failing prompts have a threshold of their own.
+  if (current_->replays) return all;
+  for (LaunchOutcome& o : outcomes_before(current_->cell, {current_->trials_per_launch, current_->threshold}))
+    all.push_back(std::move(o));
+  return all;
+}
+
+std::vector<LaunchOutcome> Replay::outcomes_before(const std::string& cell, const Design& design) const {
+  std::vector<LaunchOutcome> all;
   for (const Seen& seen : seen_) {
     if (!seen.launch->label.starts_with("ground/") && !seen.launch->label.starts_with("search/base/")) continue;
     Items of_cell;
     for (const auto& item : seen.items)
-      if (item.first.cell == current_->cell && item.second == findings_.wording) of_cell.push_back(item);
+      if (item.first.cell == cell && item.second == findings_.wording) of_cell.push_back(item);
     const Counts c = count(*seen.launch, of_cell);
-    // Known failing prompts have a threshold of their own, and few trials say little.
-    if (current_->replays || c.trials < current_->trials_per_launch) continue;
-    all.push_back({seen.launch->variant, c.failures * current_->trials_per_launch >= current_->threshold * c.trials});
+    if (c.trials < design.trials) continue;  // few trials say little
+    all.push_back({seen.launch->variant, c.failures * design.trials >= design.threshold * c.trials});
   }
   return all;
+}
+
+int Replay::attempts() const {
+  constexpr double kMissed = 0.02;
+  constexpr int kMost = 6;
+  const double misses = 1 - test_->bad_rate(current_->hypothesis, bad_sides());
+  return std::clamp(static_cast<int>(std::ceil(std::log(kMissed) / std::log(misses))), 1, kMost);
 }
 
 void Replay::contrast(int round, bool identical, const std::string& name, const Variant& should_fail,
@@ -153,7 +164,8 @@ void Replay::contrast(int round, bool identical, const std::string& name, const 
 
 void Replay::must_fail(int round, const std::string& id, const Variant& variant, const std::string& what,
                        const std::string& why) {
-  for (int i = 1; i <= kAttempts; ++i)
+  const int most = std::max(kAttempts, attempts());
+  for (int i = 1; i <= most; ++i)
     if (confirm_launch(round, id, i, variant, why.empty() ? what : why)) {
       current_->checks.push_back(what + ": it failed, as it should");
       return;
@@ -163,10 +175,12 @@ void Replay::must_fail(int round, const std::string& id, const Variant& variant,
 }
 
 void Replay::must_pass(int round, const std::string& id, const Variant& variant, const std::string& what) {
-  if (confirm_launch(round, id, 1, variant, what)) {
-    current_->checks.push_back(what + ": it failed");
-    stop("inconclusive", what + ": contradicted");
-  }
+  const int most = attempts();
+  for (int i = 1; i <= most; ++i)
+    if (confirm_launch(round, id, i, variant, what)) {
+      current_->checks.push_back(what + ": it failed");
+      stop("inconclusive", what + ": contradicted");
+    }
   current_->checks.push_back(what + ": it passed, as it should");
 }
 

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cmath>
+
+#include <fmt/ranges.h>
 
 #include "investigator/replay.h"
 
@@ -10,8 +13,11 @@ using Judgement = Wanted::Judgement;
 
 constexpr int kMaxReplays = 8;
 constexpr int kMinReplays = 3;
-constexpr int kMaxMembers = 3;
-constexpr int kRepeatsWhenFlaky = 3;
+constexpr int kMaxTests = 48;           // launches of one search
+constexpr std::size_t kMaxRefused = 8;  // of them that do not launch
+constexpr double kSettled = 0.97;       // posterior at which a search ends
+constexpr double kSure = 0.95;          // and under the flat prior
+constexpr double kPredictiveP = 0.01;
 
 }  // namespace
 
@@ -33,17 +39,11 @@ std::optional<Replay::Symptom> Replay::isolate(int round, const Symptom& symptom
     r.threshold = (r.trials_per_launch + 1) / 2;
   }
   outcomes_.clear();
-
-  int repeats = 1;
-  const std::string prefix = fmt::format("search/{}", round);
-  bool steady = fails(prefix + "/bad", r.bad, 1, "the failing variant once more") &&
-                !fails(prefix + "/good", r.good, 1, "the passing variant once more");
-  if (!steady) repeats = kRepeatsWhenFlaky;
-  search(round, repeats);
-  if (r.hypothesis.members.empty() && repeats == 1) search(round, kRepeatsWhenFlaky);
-  if (r.hypothesis.members.empty())
-    stop("inconclusive", "no switch, and no set of them, explains cures and harms alike");
+  once_more(round, "bad", r.bad, "the failing variant once more");
+  once_more(round, "good", r.good, "the passing variant once more");
+  search(round);
   confirm(round);
+  fill_rows(round);
   return remaining_symptom(round);
 }
 
@@ -52,29 +52,12 @@ Items Replay::search_items(int round) const {
   return items_of(fmt::format("search/{}", round), current_->cell, fresh_items_);
 }
 
-bool Replay::fails(const std::string& label, const Variant& variant, int repeats, const std::string& why,
-                   Counts* counts, bool* measured, Judgement answers) {
-  const int round = static_cast<int>(findings_.rounds.size());
-  Items items = search_items(round);
-  answers.threshold = current_->threshold;
-  answers.judged = items.size();
-  bool any = false;
-  if (measured != nullptr) *measured = true;
-  for (int i = 1; i <= repeats; ++i) {
-    const Items asked = label.ends_with("/bad") || label.ends_with("/good") ? with_repeated(items) : items;
-    const LaunchRecord* launch = want(fmt::format("{}/{}", label, i), variant, asked, why, answers);
-    if (launch == nullptr) {
-      if (measured == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
-      *measured = false;
-      return false;
-    }
-    const Counts c = count(*launch, items);
-    const bool failed = c.failures >= current_->threshold;
-    outcomes_.push_back({variant, failed});
-    if (counts != nullptr) *counts += c;
-    any |= failed;
-  }
-  return any;
+void Replay::once_more(int round, const std::string& name, const Variant& variant, const std::string& why) {
+  const Items items = search_items(round);
+  const LaunchRecord* launch = want(fmt::format("search/{}/{}/1", round, name), variant, with_repeated(items), why,
+                                    {current_->threshold, items.size(), "it fails", "it passes"});
+  if (launch == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
+  outcomes_.push_back({variant, count(*launch, items).failures >= current_->threshold});
 }
 
 Items Replay::with_repeated(Items items) const {
@@ -91,56 +74,183 @@ Items Replay::with_repeated(Items items) const {
   return items;
 }
 
-void Replay::search(int round, int repeats) {
+void Replay::search(int round) {
+  Round& r = *current_;
+  const std::vector<std::size_t> suspects = difference(r.bad, r.good);
+  begin_group_test({.suspects = suspects, .bad = r.bad, .both_sides = false, .ranks = {}});
+  for (const LaunchOutcome& o : all_outcomes()) test_->add(o);
+  const auto settled =
+      group_search({fmt::format("search/{}/test", round), search_items(round), r.threshold, r.bad, r.good});
+  fill_rows(round);
+  if (!settled || settled->hypothesis.members.empty()) {
+    const GroupTest::Belief best = test_->best();
+    stop(
+        "inconclusive",
+        fmt::format("no switch, and no set of them, explains the launches: the most probable rule ({}) has a posterior "
+                    "of {:.2f}, `other` {:.2f}",
+                    named(best), best.posterior, test_->of_other()));
+  }
+  r.hypothesis = settled->hypothesis;
+  r.posterior = test_->of(r.hypothesis, bad_sides());
+}
+
+std::vector<bool> Replay::bad_sides() const {
+  std::vector<bool> sides;
+  for (const std::size_t s : current_->hypothesis.members) sides.push_back(current_->bad[s]);
+  return sides;
+}
+
+void Replay::begin_group_test(GroupTest::Options options) {
+  if (options.suspects.size() > GroupTest::kMostSuspects)
+    stop("inconclusive",
+         fmt::format("{} switches may be guilty, more than the {} of one search: set some of them alike "
+                     "in the deployment and the reference",
+                     options.suspects.size(), GroupTest::kMostSuspects));
+  suspects_ = options.suspects;
+  test_.emplace(std::move(options));
+}
+
+std::string Replay::named(const GroupTest::Belief& belief) const {
+  switch (belief.hypothesis.kind) {
+    case Class::none:
+      return "failures by chance";
+    case Class::base:
+      return "every variant fails";
+    case Class::other:
+      return "none of the rules";
+    case Class::any_of:
+    case Class::all_of:
+      break;
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < belief.sides.size(); ++i)
+    names.push_back(fmt::format("{} {}", plan_.deployment.switches[belief.hypothesis.members[i]].name,
+                                belief.sides[i] ? "on" : "off"));
+  return fmt::format("{}", fmt::join(names, belief.hypothesis.kind == Class::any_of ? " or " : " and "));
+}
+
+bool Replay::is_settled(const GroupTest::Belief& belief) const {
+  if (belief.posterior < kSettled || belief.posterior_flat < kSure || test_->of_other() > 1 - kSure) return false;
+  return test_->predictive_check(belief.hypothesis, belief.sides) >= kPredictiveP;
+}
+
+std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
+  std::vector<Variant> refused;
+  for (int i = 1; i <= kMaxTests && refused.size() <= kMaxRefused; ++i) {
+    const std::string label = fmt::format("{}/{}", search.prefix, i);
+    // Where the history went on, nothing was settled yet; damage() computes that again.
+    if (!trusting_ || history_.find(label) == nullptr)
+      if (const GroupTest::Belief best = test_->best(); is_settled(best)) return best;
+    const auto variant = next_variant(search, label, refused);
+    if (!variant) break;
+    const Question q = question(search, *variant);
+    const LaunchRecord* launch =
+        want(label, *variant, search.items, q.text,
+             {search.threshold, search.items.size(), q.cures ? "no" : "yes", q.cures ? "yes" : "no"});
+    if (launch == nullptr) {
+      ask_openly("could not be measured: " + last_failure_);
+      refused.push_back(*variant);
+      continue;
+    }
+    const LaunchOutcome outcome{*variant, count(*launch, search.items).failures >= search.threshold};
+    outcomes_.push_back(outcome);
+    test_->add(outcome);
+  }
+  const GroupTest::Belief best = test_->best();
+  if (is_settled(best)) return best;
+  return std::nullopt;
+}
+
+std::optional<Variant> Replay::next_variant(const Search& search, const std::string& label,
+                                            const std::vector<Variant>& refused) const {
+  // What the history holds was chosen so; damage() computes it again.
+  if (const LaunchRecord* launch = history_.find(label); trusting_ && launch != nullptr) return launch->variant;
+  const Deployment& d = plan_.deployment;
+  GroupTest::Choice choice;
+  choice.starts = {search.bad, search.good};
+  choice.refused = refused;
+  choice.seed = derive_seed(plan_.seed, label);
+  choice.turn = [&](Variant v, std::size_t s, bool side) -> std::optional<Variant> {
+    if (!side && !d.switches[s].working_off) return std::nullopt;
+    auto turned = with_side(d, std::move(v), s, side);
+    if (!turned) return std::nullopt;
+    for (const std::size_t other : difference(*turned, search.bad))
+      if (std::find(suspects_.begin(), suspects_.end(), other) == suspects_.end()) return std::nullopt;
+    return turned;
+  };
+  const double usual_s = mean_launch_s();
+  choice.cost = [&d, usual_s, this](const Variant& v) {
+    double seconds = usual_s;
+    for (const std::size_t s : difference(v, findings_.deployed)) seconds += d.switches[s].cost_s;
+    return seconds;
+  };
+  return test_->next(choice);
+}
+
+double Replay::mean_launch_s() const {
+  constexpr double kLeastS = 0.01;
+  double sum = 0;
+  for (const Seen& seen : seen_) {
+    sum += seen.launch->ready_s;
+    for (const TrialRecord& t : seen.launch->trials)
+      for (const StepRecord& step : t.steps) sum += step.seconds;
+  }
+  return std::max(kLeastS, sum / static_cast<double>(std::max<std::size_t>(1, seen_.size())));
+}
+
+Replay::Question Replay::question(const Search& search, const Variant& variant) const {
+  constexpr std::size_t kNamed = 3;
+  const auto from_bad = difference(variant, search.bad);
+  const auto from_good = difference(variant, search.good);
+  // Where nothing passes there is only a failing variant to start from.
+  const bool cures = search.bad == search.good || from_bad.size() <= from_good.size();
+  const auto& turned = cures ? from_bad : from_good;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(kNamed, turned.size()); ++i)
+    list += fmt::format("{}{} {}", i == 0 ? "" : ", ", plan_.deployment.switches[turned[i]].name,
+                        variant[turned[i]] ? "on" : "off");
+  if (turned.size() > kNamed) list += fmt::format(" and {} more", turned.size() - kNamed);
+  if (list.empty())
+    return {fmt::format("the {} variant again: does it still fail?", cures ? "failing" : "passing"), false};
+  return {fmt::format("does turning {} {}?", list, cures ? "cure" : "harm"), cures};
+}
+
+void Replay::fill_rows(int round) {
   Round& r = *current_;
   r.rows.clear();
-  const auto& switches = plan_.deployment.switches;
-  std::vector<LaunchOutcome> before(outcomes_.begin(), outcomes_.begin() + std::min<long>(2, std::ssize(outcomes_)));
-  outcomes_ = before;
-  for (const std::size_t s : difference(r.bad, r.good)) {
+  const std::vector<double> marginals = test_->marginals();
+  const auto outcome_of = [&](const std::optional<Variant>& variant, Counts& trials) {
+    std::optional<bool> failed;
+    if (!variant) return failed;
+    for (const Seen& seen : seen_) {
+      const std::string& label = seen.launch->label;
+      if (seen.launch->variant != *variant) continue;
+      if (!label.starts_with(fmt::format("search/{}/", round)) && !label.starts_with(fmt::format("confirm/{}/", round)))
+        continue;
+      Items of_cell;
+      for (const auto& item : seen.items)
+        if (item.first.cell == r.cell) of_cell.push_back(item);
+      const Counts c = count(*seen.launch, of_cell);
+      if (c.trials == 0) continue;
+      trials += c;
+      failed = failed.value_or(false) || c.failures * r.trials_per_launch >= r.threshold * c.trials;
+    }
+    return failed;
+  };
+  for (std::size_t i = 0; i < suspects_.size(); ++i) {
     SwitchRow row;
-    row.index = s;
-    row.cures = turned(round, repeats, "cure", r.bad, s, r.good[s], row);
-    if (row.cures) row.cures = !*row.cures;
-    row.harms = turned(round, repeats, "harm", r.good, s, r.bad[s], row);
+    row.index = suspects_[i];
+    row.posterior = marginals[i];
+    const auto cure = with_side(plan_.deployment, r.bad, row.index, r.good[row.index]);
+    const auto harm = with_side(plan_.deployment, r.good, row.index, r.bad[row.index]);
+    if (const auto failed = outcome_of(cure, row.cure)) row.cures = !*failed;
+    row.harms = outcome_of(harm, row.harm);
+    if (!cure || !harm) {
+      row.note = "cannot be turned alone: requires or conflicts forbid it";
+      ask_openly(fmt::format("{}: {}", plan_.deployment.switches[row.index].name, row.note));
+    }
     r.rows.push_back(row);
-    if (!row.note.empty()) ask_openly(fmt::format("{}: {}", switches[s].name, row.note));
   }
-  r.hypothesis = classify(r.rows);
-}
-
-std::optional<bool> Replay::turned(int round, int repeats, const std::string& direction, const Variant& base,
-                                   std::size_t s, bool side, SwitchRow& row) {
-  const std::string& name = plan_.deployment.switches[s].name;
-  const auto variant = with_side(plan_.deployment, base, s, side);
-  if (!variant) {
-    row.note = fmt::format("cannot be turned {} alone: requires or conflicts forbid it", side ? "on" : "off");
-    return std::nullopt;
-  }
-  bool measured = true;
-  const std::string why = direction == "cure" ? fmt::format("does turning {} {} cure?", name, side ? "on" : "off")
-                                              : fmt::format("does turning {} {} harm?", name, side ? "on" : "off");
-  const bool failed = fails(fmt::format("search/{}/{}/{}", round, direction, name), *variant, repeats, why,
-                            direction == "cure" ? &row.cure : &row.harm, &measured,
-                            direction == "cure" ? Judgement{0, 0, "no", "yes"} : Judgement{0, 0, "yes", "no"});
-  if (!measured) {
-    row.note = last_failure_;
-    return std::nullopt;
-  }
-  return failed;
-}
-
-Hypothesis Replay::classify(const std::vector<SwitchRow>& rows) {
-  std::vector<std::size_t> cures;
-  std::vector<std::size_t> harms;
-  for (const SwitchRow& row : rows) {
-    if (row.cures.value_or(false)) cures.push_back(row.index);
-    if (row.harms.value_or(false)) harms.push_back(row.index);
-  }
-  if (cures.size() == 1 && harms == cures) return {Class::any_of, cures};
-  if (cures.empty() && harms.size() >= 2 && harms.size() <= kMaxMembers) return {Class::any_of, harms};
-  if (harms.empty() && cures.size() >= 2 && cures.size() <= kMaxMembers) return {Class::all_of, cures};
-  return {Class::other, {}};
 }
 
 }  // namespace plumb::investigator

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "investigator/replay.h"
 #include "investigator/statistics.h"
@@ -114,49 +115,33 @@ std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
   const auto design = choose_design(bad, good);
   if (!design)
     stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cell));
-  const Items items = items_of("search/base", cell, design->trials);
-  bool all_failed = true;
-  std::optional<Symptom> found;
-  for (std::size_t s = 0; s < plan_.deployment.switches.size(); ++s) {
-    const auto variant = with_side(plan_.deployment, findings_.deployed, s, !findings_.deployed[s]);
-    const std::string& name = plan_.deployment.switches[s].name;
-    if (!variant) {
-      ask_openly(fmt::format("{} could not be turned alone", name));
-      all_failed = false;
-      continue;
-    }
-    const LaunchRecord* launch =
-        want("search/base/" + name, *variant, items, "every variant fails: does turning " + name + " cure?",
-             {design->threshold, items.size(), "no", "yes"});
-    if (launch == nullptr) {
-      ask_openly("could not be measured: " + last_failure_);
-      all_failed = false;
-      continue;
-    }
-    // The others are turned as well: that they do not help is evidence.
-    if (count(*launch, items).failures < design->threshold && !found)
-      found = Symptom{cell, findings_.deployed, *variant, *design, 0};
-  }
-  if (found) return found;
-  if (all_failed && every_launch_failed(cell, design->threshold))
+  std::vector<std::size_t> all(plan_.deployment.switches.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  begin_group_test({.suspects = all, .bad = findings_.deployed, .both_sides = true, .ranks = {}});
+  for (const LaunchOutcome& o : outcomes_before(cell, *design)) test_->add(o);
+  const auto settled = group_search({"search/base/test", items_of("search/base", cell, design->trials),
+                                     design->threshold, findings_.deployed, findings_.deployed});
+  if (settled && settled->hypothesis.kind == Hypothesis::Class::base) {
+    base_ = settled;
     stop("unexplained",
-         fmt::format(
-             "{} fails in every variant launched, the reference and each single turn of a switch included: either "
-             "a step under no switch is broken, or the model cannot answer this probe",
-             cell),
+         fmt::format("{} fails whatever the switches, the reference included: either a step under no switch is broken, "
+                     "or the model cannot answer this probe",
+                     cell),
          "base");
-  stop("inconclusive", fmt::format("{} fails as deployed and on the reference, but not in all launches", cell));
-}
-
-bool Replay::every_launch_failed(const std::string& cell, int threshold) const {
-  for (const Seen& seen : seen_) {
-    Items of_cell;
-    for (const auto& item : seen.items)
-      if (item.first.cell == cell && item.second == findings_.wording) of_cell.push_back(item);
-    const Counts c = count(*seen.launch, of_cell);
-    if (c.trials >= 2 * threshold && c.failures < threshold) return false;
   }
-  return true;
+  if (settled && !settled->hypothesis.members.empty()) {
+    // From the sides that break it to their opposites, all else as deployed.
+    Symptom found{cell, findings_.deployed, findings_.deployed, *design, 0};
+    for (std::size_t i = 0; i < settled->sides.size(); ++i) {
+      found.bad[settled->hypothesis.members[i]] = settled->sides[i];
+      found.good[settled->hypothesis.members[i]] = !settled->sides[i];
+    }
+    if (check_variant(plan_.deployment, found.bad) && check_variant(plan_.deployment, found.good)) return found;
+  }
+  stop("inconclusive",
+       fmt::format("{} fails as deployed and on the reference, and no rule explains which variants do not: the most "
+                   "probable is {}, posterior {:.2f}",
+                   cell, named(test_->best()), test_->best().posterior));
 }
 
 }  // namespace plumb::investigator

@@ -116,7 +116,16 @@ std::string ruled_out_table(const Case& c, const Round& r) {
   for (const SwitchRow& row : r.rows) {
     const auto& members = r.hypothesis.members;
     if (std::find(members.begin(), members.end(), row.index) != members.end()) continue;
-    if (!row.cures || !row.harms || *row.cures || *row.harms) continue;
+    if (!row.cures || !row.harms) {
+      constexpr double kRuledOut = 0.01;
+      if (row.posterior <= kRuledOut)
+        out += fmt::format(
+            "| {} | turned together with others it makes no difference: the probability that it takes "
+            "part is {:.1g} | group tests | {} |\n",
+            c.plan.deployment.switches[row.index].name, row.posterior, r.cell);
+      continue;
+    }
+    if (*row.cures || *row.harms) continue;
     out += fmt::format(
         "| {} | turned alone it does not cure: {} still fail; it does not harm: {} fail | {} | {} |\n",
         c.plan.deployment.switches[row.index].name, rate(row.cure), rate(row.harm),
