@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "cli/commands.h"
+#include "investigator/bench_isolate.h"
 #include "runtime/bench.h"
 #include "server/command_line.h"
 #include "server/serve_command.h"
@@ -26,6 +28,8 @@ struct BenchArgs {
   bool json = false;
   std::optional<std::int64_t> tokens, batch;
   BenchOptions options;
+  investigator::IsolateBenchOptions isolate;
+  std::string scoreboard;
 };
 
 nlohmann::ordered_json machine_json(const BenchMachine& machine) {
@@ -92,7 +96,18 @@ void print_ops(const OpsResult& result, bool json) {
                op.limit_seconds / op.seconds);
 }
 
+int run_isolate_bench(const BenchArgs& args) {
+  const investigator::IsolateBenchResult result = investigator::bench_isolate(args.isolate);
+  const std::string markdown = investigator::isolate_bench_markdown(result);
+  if (!args.scoreboard.empty())
+    if (auto written = write_file_durably(args.scoreboard, markdown); !written) return fail(written.error().message);
+  fmt::print("{}\n", args.json ? investigator::isolate_bench_json(result) : markdown);
+  return kClean;
+}
+
 int run_bench(BenchArgs args) {
+  if (args.what == "isolate") return run_isolate_bench(args);
+  if (args.options.model.empty()) return fail("MODEL is required: the folder of the checkpoint");
   const auto backend = parse_backend(args.backend);
   if (!backend) return fail(backend.error().message);
   args.options.backend = *backend;
@@ -116,17 +131,21 @@ int run_bench(BenchArgs args) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("bench", "tokens a second of a checkpoint, beside the limit of this machine");
+  CLI::App* command = app.add_subcommand(
+      "bench",
+      "tokens a second of a checkpoint beside the limit of this machine; the search for culprits in simulated worlds");
   auto args = std::make_shared<BenchArgs>();
-  command->add_option("WHAT", args->what, "prefill, decode, or op: the ops one by one")
+  command
+      ->add_option("WHAT", args->what,
+                   "prefill, decode, op: the ops one by one, or isolate: the search for culprits in simulated worlds")
       ->required()
       ->check(CLI::Validator(
           [](const std::string& what) {
-            return what == "prefill" || what == "decode" || what == "op" ? std::string()
-                                                                         : std::string("must be prefill, decode or op");
+            const bool known = what == "prefill" || what == "decode" || what == "op" || what == "isolate";
+            return known ? std::string() : std::string("must be prefill, decode, op or isolate");
           },
           "", ""));
-  command->add_option("MODEL", args->options.model, "folder of the checkpoint")->required();
+  command->add_option("MODEL", args->options.model, "folder of the checkpoint; not for isolate");
   server::takes_whole(
       command->add_option("--tokens", args->tokens, "of the prompt (2048), or there before decoding starts (256)"), 1,
       kMostTokens);
@@ -144,6 +163,17 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       command->add_option("--backend", args->backend, "who computes: cpu or ref")->capture_default_str());
   command->add_option("--set", args->sets, "a switch: NAME=on|off[@LAYERS]; may be repeated; all others are off")
       ->allow_extra_args(false);
+  constexpr int kMostInvestigations = 1'000'000;
+  constexpr int kMostSwitches = 30;  // sets of three are searched up to here
+  server::takes_whole(command->add_option("--investigations", args->isolate.investigations, "isolate: over all worlds")
+                          ->capture_default_str(),
+                      1, kMostInvestigations);
+  server::takes_whole(
+      command->add_option("--switches", args->isolate.switches, "isolate: of each world")->capture_default_str(), 4,
+      kMostSwitches);
+  server::takes_seed(
+      command->add_option("--seed", args->isolate.seed, "isolate: equal seeds give equal numbers")->capture_default_str());
+  command->add_option("--scoreboard", args->scoreboard, "isolate: write the tables into this Markdown file");
   command->add_flag("--json", args->json, "print one JSON document");
   command->callback([args, &exit_code] { exit_code = run_bench(*args); });
 }

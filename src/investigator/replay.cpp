@@ -229,7 +229,7 @@ void Replay::investigate() {
     symptom = find_symptom();
   }
   if (!symptom && !cells_failing_everywhere().empty()) symptom = look_for_a_passing_variant();
-  if (!symptom) clean_or_not();
+  if (!symptom) symptom = clean_or_not();
   isolate_all(*symptom);
 }
 

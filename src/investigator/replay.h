@@ -157,7 +157,8 @@ class Replay {
 
   std::optional<Symptom> find_symptom();
 
-  [[noreturn]] void clean_or_not();
+  // More launches as deployed until the bound of "clean" is met; ends there, or returns what they show after all.
+  std::optional<Symptom> clean_or_not();
 
   Counts deployed_counts() const;
 

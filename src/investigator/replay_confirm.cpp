@@ -10,7 +10,7 @@ namespace {
 using Class = Hypothesis::Class;
 
 constexpr int kRestTrials = 12;  // of a cell that still failed in the cured variant
-constexpr int kMaxPairs = 20;    // of launches in a contrast
+constexpr int kMaxPairs = 28;    // of launches in a contrast
 constexpr double kEnough = 100;  // e-value
 constexpr double kHopeless = 0.05;
 constexpr double kSure = 0.95;

@@ -163,7 +163,12 @@ class Refusals(unittest.TestCase):
 
     def test_bench(self):
         self.refused("bench", says="WHAT is required")
-        self.refused("bench", "serve", "m", says="must be prefill, decode or op")
+        self.refused("bench", "serve", "m", says="must be prefill, decode, op or isolate")
+        self.refused("bench", "decode", says="MODEL is required")
+        self.refused("bench", "isolate", "--investigations", "0", says="must be a whole number")
+        self.refused("bench", "isolate", "--switches", "3", says="must be a whole number")
+        self.refused("bench", "isolate", "--seed=-1", says="must be a whole number")
+        self.refused("bench", "isolate", "--investigations", "1", "--scoreboard", "/no/folder/s.md", says="/no/folder")
         for what in ("prefill", "decode", "op"):
             self.refused("bench", what, "/no/model", says="no such folder")
             self.refused("bench", what, "m", "--backend", "gpu", says="must be cpu or ref")
