@@ -103,7 +103,7 @@ std::string LivePage::banner() const {
   std::string text = fmt::format("Running for {}, launch {}", clock(now_->elapsed_s), now_->launches);
   if (!now_->text.empty()) text += ": " + in_one_line(now_->text);
   if (now_->total > 0) text += fmt::format("; {} of {} asked, {} right", now_->done, now_->total, now_->right);
-  return text + ".";
+  return text;
 }
 
 // Makes the page anew when there is something new, rarely enough.

@@ -133,20 +133,23 @@ Blocks report_head(const Case& c, const Reproduction& repro) {
   Blocks out = in_plain_words(c, repro);
   Items items;
   items.lines.push_back({strong("How often"), text(": " + how_often(c))});
-  items.lines.push_back(culprit_item(v));
+  if (c.ended) items.lines.push_back(culprit_item(v));
   items.lines.push_back(
-      {strong("Verdict"), text(fmt::format(": {}, class {}{}", v.verdict, v.klass,
-                                           v.posterior ? fmt::format(", posterior {:.4f}; {:.4f} under a flat prior",
-                                                                     *v.posterior, v.posterior_flat_prior.value_or(0))
-                                                       : ""))});
+      {strong("Verdict"),
+       text(!c.ended ? ": none yet"
+                     : fmt::format(": {}, class {}{}", v.verdict, v.klass,
+                                   v.posterior ? fmt::format(", posterior {:.4f}; {:.4f} under a flat prior",
+                                                             *v.posterior, v.posterior_flat_prior.value_or(0))
+                                               : ""))});
   items.lines.push_back({strong("Launches"), text(fmt::format(": {} floor, {} search, {} confirmation; {} in {:.0f} s",
                                                               v.floor_launches, v.search_launches, v.confirm_launches,
                                                               counted(static_cast<std::size_t>(v.trials), "trial"),
                                                               c.outcome.history.elapsed_s))});
   items.lines.push_back({strong("Why"), text(": "), f.reasons.empty() ? text("–") : foreign(f.reasons.back())});
   if (!c.go_on.empty()) items.lines.push_back({strong("Go on"), text(" with "), code(c.go_on)});
-  items.lines.push_back({strong("What would change our mind"), text(": " + change_our_mind(v))});
-  if (!repro.script.empty())
+  if (c.ended) items.lines.push_back({strong("What would change our mind"), text(": " + change_our_mind(v))});
+  const bool written = c.ended || !c.go_on.empty();  // while it runs the script is not there yet
+  if (!repro.script.empty() && written)
     items.lines.push_back(
         {strong("Reproduce"), text(" without plumb: "), code("./reproduce.sh http://HOST:PORT"),
          text(fmt::format(" in the case folder sends prompt-1.json to prompt-{}.json with curl; the last answer should "

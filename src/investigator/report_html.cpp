@@ -35,10 +35,10 @@ pre{background:var(--panel);border:1px solid var(--edge);border-radius:6px;paddi
 .scroll{overflow-x:auto;margin:.6rem 0}
 .scroll:focus-visible,summary:focus-visible{outline:3px solid var(--pass);outline-offset:2px}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--muted);padding:.2rem 0}
+caption{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 th,td{border:1px solid var(--edge);padding:.3rem .55rem;text-align:left;vertical-align:top}
 thead th{background:var(--panel)}
-tbody th{font-weight:600;overflow-wrap:anywhere}
+tbody th{font-weight:600}
 tbody tr:nth-child(even){background:var(--panel)}
 figure{margin:1rem 0}
 figcaption{font-weight:600;margin-bottom:.3rem}
@@ -49,6 +49,7 @@ svg{display:block}
 svg text{fill:var(--fg);font:12px system-ui,sans-serif}
 svg .mid,svg .num,svg .none{text-anchor:middle}
 svg .none{fill:var(--muted)}
+svg .halo{paint-order:stroke;stroke:var(--bg);stroke-width:3px}svg .before{text-anchor:end}
 svg .num{font-weight:600}
 svg rect.pass{fill:var(--pass)}svg rect.fail{fill:var(--fail)}
 svg rect.none{fill:var(--bg);stroke:var(--muted)}

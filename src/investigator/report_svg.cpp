@@ -175,7 +175,7 @@ std::string posterior_svg(const PosteriorTrace& trace, std::size_t number) {
 }
 
 std::string timeline_svg(const Report& report) {
-  constexpr double kLeft = 236, kTop = 8, kLane = 20, kBar = 14, kWidth = 760, kAxis = 24, kRight = 16;
+  constexpr double kLeft = 16, kTop = 8, kLane = 20, kBar = 14, kWidth = 760, kAxis = 24, kRight = 20, kGap = 6;
   std::size_t left_out = 0;
   const auto lanes = lanes_of(report, left_out);
   double end = 1;
@@ -195,14 +195,16 @@ std::string timeline_svg(const Report& report) {
   int failing = 0;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const double y = kTop + kLane * static_cast<double>(i);
-    std::string name = lanes[i].name;
-    if (name.size() > 38) name = name.substr(0, 37) + "…";
-    inner += label(0, y + 14, "row", fmt::format("<title>{}</title>{}", shown(lanes[i].name), shown(name)));
     for (const LaunchEntry* e : lanes[i].bars) {
       const double width = std::max(2.0, (e->end_s - e->begin_s) * scale - 1);
       inner += bar(*e, kLeft + e->begin_s * scale, width, y + 3, kBar);
       failing += e->failing > 0 ? 1 : 0;
     }
+    // The name stands beside the lane's bars, where there is more room: a column of names would fill a phone.
+    const double first = kLeft + lanes[i].bars.front()->begin_s * scale;
+    const double last = kLeft + lanes[i].bars.back()->end_s * scale;
+    const bool before = first > kWidth - last;
+    inner += label(before ? first - kGap : last + kGap, y + 14, before ? "halo before" : "halo", shown(lanes[i].name));
   }
   std::string desc = fmt::format("{} over {} minutes and seconds; in {} of them a question was answered wrong.",
                                  counted(report.launches.size(), "launch"), clock(end), failing);
