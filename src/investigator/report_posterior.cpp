@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <numeric>
 
 #include "investigator/posterior.h"
 #include "investigator/report_facts.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
@@ -26,9 +26,7 @@ double probability(const std::vector<LaunchOutcome>& outcomes, const Round& roun
 
 PosteriorTrace posterior_trace(const Case& c, const Round& round) {
   PosteriorTrace trace{.cell = round.cell, .switches = {}, .points = {}};
-  std::vector<std::size_t> suspects;
-  for (const SwitchRow& row : round.rows) suspects.push_back(row.index);
-  std::sort(suspects.begin(), suspects.end());
+  const std::vector<std::size_t> suspects = difference(round.bad, round.good);
   if (suspects.empty() || suspects.size() > kMostTraceSuspects) return trace;
 
   std::vector<LaunchOutcome> outcomes;
