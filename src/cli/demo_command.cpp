@@ -12,6 +12,7 @@
 #include "cli/case_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/report_options.h"
 #include "engine/state.h"
 #include "investigator/demo.h"
 #include "investigator/investigate.h"
@@ -33,6 +34,7 @@ struct Args {
   std::string case_dir;
   bool resume = false;
   bool json = false;
+  ReportOptions report;
   investigator::Limits limits;
 };
 
@@ -81,7 +83,8 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
   return options;
 }
 
-Result<std::string> investigate_blind(const investigator::DemoCase& blind, const Args& args) {
+Result<std::string> investigate_blind(const investigator::DemoCase& blind, const Args& args,
+                                      investigator::LivePage* live) {
   const auto text = read_file(blind.deployment);
   if (!text) return tl::unexpected(text.error());
   const auto deployment = investigator::parse_deployment(*text, blind.deployment.string());
@@ -95,8 +98,11 @@ Result<std::string> investigate_blind(const investigator::DemoCase& blind, const
   options.limits = args.limits;
   options.surroundings = blind.surroundings;
   options.progress = investigator::ProgressPrinter(stderr);
+  options.live = live;
   const auto outcome = investigator::investigate(*deployment, options);
   if (!outcome) return tl::unexpected(outcome.error());
+  if (const auto done = write_junit(args.report, blind.case_dir, args.limits); !done)
+    return tl::unexpected(done.error());
   if (!args.json)
     fmt::print("\n{}", investigator::summary(
                            *outcome, investigator::go_on_command(blind.case_dir, outcome->findings, args.limits)));
@@ -113,7 +119,7 @@ void print_result(const investigator::DemoResult& result, const fs::path& case_d
                planted.seed);
   fmt::print("verdict: {}; {} ({:.0f} s{})\n", result.verdict, result.match ? "it matches" : "it does not match",
              result.seconds, result.resumed ? " of the run that reached it" : "");
-  fmt::print("report: {}\n", (case_dir / "report.md").string());
+  fmt::print("report: {}, report.md\n", (case_dir / "report.html").string());
 }
 
 int run_demo_command(const Args& args) {
@@ -127,8 +133,10 @@ int run_demo_command(const Args& args) {
   options->say(fmt::format("case: {}", options->case_dir.string()));
   say_on_interrupt(
       fmt::format("plumb: interrupted; go on with: plumb demo --case {} --resume\n", options->case_dir.string()));
+  const auto live = start_live_page(args.report);
+  if (!live) return fail(live.error().message);
   const auto result = investigator::run_demo(
-      *options, [&args](const investigator::DemoCase& blind) { return investigate_blind(blind, args); });
+      *options, [&](const investigator::DemoCase& blind) { return investigate_blind(blind, args, live->get()); });
   if (!result) return fail(result.error().message);
   if (args.json)
     fmt::print("{}", result->json);
@@ -152,6 +160,8 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   command->add_option("--case", args->case_dir, "folder for everything; default: cases/demo-<time>");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print one JSON document");
+  add_listen(*command, args->report);
+  add_junit(*command, args->report);
   add_limits(*command, args->limits);
   command->callback([args, &exit_code] {
     if (args->resume && args->case_dir.empty()) {

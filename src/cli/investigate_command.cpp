@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "investigator/plan_lint.h"
+#include "cli/report_options.h"
 #include "investigator/report.h"
 #include "server/command_line.h"
 
@@ -24,13 +25,12 @@ struct Args {
   bool json = false;
   bool allow_load = false;
   std::string conversation;
-  std::string listen;
+  ReportOptions report;
   investigator::Limits limits;
 };
 
 int run(const Args& args) {
   if (!args.conversation.empty()) return fail("--conversation: replaying a conversation is not supported yet");
-  if (!args.listen.empty()) return fail("--listen: not supported yet");
   if (args.allow_load) return fail("--allow-load: probes under load are not supported yet");
   const auto text = read_file(args.deployment);
   if (!text) return fail(text.error().message);
@@ -53,13 +53,18 @@ int run(const Args& args) {
   options.progress = investigator::ProgressPrinter(stderr);
   say_on_interrupt(fmt::format("plumb: interrupted; go on with: plumb investigate {} --case {} --resume\n",
                                args.deployment, args.case_dir));
+  const auto live = start_live_page(args.report);
+  if (!live) return fail(live.error().message);
+  options.live = live->get();
   const auto outcome = investigator::investigate(*deployment, options);
   if (!outcome) return fail(outcome.error().message);
+  if (const auto done = write_junit(args.report, options.case_dir, args.limits); !done)
+    return fail(done.error().message);
   const std::string out =
       args.json ? investigator::verdict_json(outcome->findings.verdict)
                 : investigator::summary(*outcome,
                                         investigator::go_on_command(options.case_dir, outcome->findings, args.limits)) +
-                      "report: " + (options.case_dir / "report.md").string() + "\n";
+                      "report: " + (options.case_dir / "report.html").string() + ", report.md\n";
   std::fputs(out.c_str(), stdout);
   return outcome->findings.verdict.exit_code();
 }
@@ -77,7 +82,8 @@ void add_investigate_command(CLI::App& app, int& exit_code) {
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print the verdict, or with --plan the plan, as one JSON document");
   command->add_option("--conversation", args->conversation, "a conversation to replay (not supported yet)");
-  command->add_option("--listen", args->listen, "address for live status (not supported yet)");
+  add_listen(*command, args->report);
+  add_junit(*command, args->report);
   command->add_flag("--allow-load", args->allow_load, "allow probes under load (not supported yet)");
   add_limits(*command, args->limits);
   command->callback([args, &exit_code] { exit_code = run(*args); });

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/commands.h"
+#include "cli/report_options.h"
 #include "investigator/report.h"
 
 namespace plumb::cli {
@@ -12,13 +13,18 @@ namespace {
 struct Args {
   std::string case_dir;
   bool json = false;
+  ReportOptions report;
 };
 
 int run(const Args& args) {
   const auto c = investigator::report_case(args.case_dir, {});
   if (!c) return fail(c.error().message);
+  if (const auto done = write_junit(args.report, args.case_dir, {}); !done) return fail(done.error().message);
   const investigator::Verdict& verdict = c->outcome.findings.verdict;
-  std::fputs((args.json ? investigator::verdict_json(verdict) : investigator::report_markdown(*c)).c_str(), stdout);
+  std::fputs(
+      (args.json ? investigator::verdict_json(verdict) : investigator::report_markdown(investigator::make_report(*c)))
+          .c_str(),
+      stdout);
   return verdict.exit_code();
 }
 
@@ -29,6 +35,7 @@ void add_report_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("report", "write the report of a case again from its journal, and print it");
   command->add_option("case", args->case_dir, "case folder")->required();
   command->add_flag("--json", args->json, "print the verdict as one JSON document");
+  add_junit(*command, args->report);
   command->callback([args, &exit_code] { exit_code = run(*args); });
 }
 

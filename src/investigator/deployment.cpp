@@ -27,7 +27,7 @@ constexpr std::array kOwnKeys{"prompt", "messages", "max_tokens", "n", "stream",
 // may turn them.
 constexpr std::array kOwnKeysOfExtra{"logprobs", "model", "temperature"};
 
-void read_header(Table in, Deployment& deployment) {
+void read_header(TomlTable in, Deployment& deployment) {
   in.text("name", deployment.name);
   in.choice("restart", {"allowed", "never"}, deployment.restart);
   in.number("start_timeout_s", 0.1, 86400, deployment.start_timeout_s);
@@ -44,7 +44,7 @@ void read_header(Table in, Deployment& deployment) {
   deployment.facts = std::move(*facts);  // [facts] is read later and wins
 }
 
-void read_ready(Table in, ProcessSpec& process) {
+void read_ready(TomlTable in, ProcessSpec& process) {
   const toml::node* http = in.toml().get("http");
   in.text("http", process.ready_http);
   if (http != nullptr && (process.ready_http.empty() || process.ready_http[0] != '/' ||
@@ -56,7 +56,7 @@ void read_ready(Table in, ProcessSpec& process) {
   in.refuse_others();
 }
 
-void read_stop(Table in, ProcessSpec& process) {
+void read_stop(TomlTable in, ProcessSpec& process) {
   static const std::map<std::string, int> kSignals{{"TERM", SIGTERM}, {"INT", SIGINT},   {"QUIT", SIGQUIT},
                                                    {"HUP", SIGHUP},   {"KILL", SIGKILL}, {"USR1", SIGUSR1},
                                                    {"USR2", SIGUSR2}};
@@ -79,7 +79,7 @@ void read_stop(Table in, ProcessSpec& process) {
 }
 
 // Where it runs and on what.
-void read_place(Table& in, ProcessSpec& process) {
+void read_place(TomlTable& in, ProcessSpec& process) {
   in.choice("via", {"local", "ssh", "docker", "kubectl", "srun"}, process.via);
   in.text("host", process.host);
   in.text("image", process.image);
@@ -93,7 +93,7 @@ void read_place(Table& in, ProcessSpec& process) {
   }
 }
 
-ProcessSpec read_process(Table in) {
+ProcessSpec read_process(TomlTable in) {
   ProcessSpec process;
   in.needed_text("name", "name = \"server\"", process.name);
   in.reader().remember("process " + process.name, in.toml().source());
@@ -120,7 +120,7 @@ ProcessSpec read_process(Table in) {
 }
 
 // A header as HTTP allows it: a request with another one would fail each time it is sent.
-void read_headers(Table& in, EndpointSpec& endpoint) {
+void read_headers(TomlTable& in, EndpointSpec& endpoint) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";  // of a token, besides letters and digits (RFC 9110, 5.6.2)
   in.text_map("headers", endpoint.headers);
   const auto* table = in.toml().get_as<toml::table>("headers");
@@ -143,7 +143,7 @@ void read_headers(Table& in, EndpointSpec& endpoint) {
   }
 }
 
-EndpointSpec read_endpoint(Table in, std::size_t index) {
+EndpointSpec read_endpoint(TomlTable in, std::size_t index) {
   EndpointSpec endpoint;
   in.reader().remember(fmt::format("endpoint {}", index), in.toml().source());
   in.needed_text("url", "url = \"http://127.0.0.1:{port:NAME}\"", endpoint.url);
@@ -163,7 +163,7 @@ EndpointSpec read_endpoint(Table in, std::size_t index) {
   return endpoint;
 }
 
-void read_request(Table in, RequestSpec& request) {
+void read_request(TomlTable in, RequestSpec& request) {
   in.number("temperature", 0, 100, request.temperature);
   in.json("extra", request.extra);
   in.refuse_own("extra", kOwnKeys);
@@ -177,7 +177,7 @@ void read_request(Table in, RequestSpec& request) {
   in.refuse_others();
 }
 
-SwitchSide read_side(Table in) {
+SwitchSide read_side(TomlTable in) {
   SwitchSide side;
   in.text_map("env", side.env);
   in.texts("args", side.args);
@@ -189,7 +189,7 @@ SwitchSide read_side(Table in) {
   return side;
 }
 
-void read_sides(Table in, SwitchDraft& draft) {
+void read_sides(TomlTable in, SwitchDraft& draft) {
   if (const auto off = in.needed_table("off", "off = {}")) draft.spec.off = read_side(*off);
   for (const auto& [key, value] : in.toml()) {
     if (key.str() == "off") continue;
@@ -203,7 +203,7 @@ void read_sides(Table in, SwitchDraft& draft) {
   if (draft.values.empty()) (void)in.need("on", "on = {}");
 }
 
-SwitchDraft read_switch(Table in) {
+SwitchDraft read_switch(TomlTable in) {
   SwitchDraft draft;
   SwitchSpec& spec = draft.spec;
   in.needed_text("name", "name = \"prefix_cache\"", spec.name);
@@ -234,14 +234,14 @@ SwitchDraft read_switch(Table in) {
   return draft;
 }
 
-void read_source(Table in, SourceSpec& source) {
+void read_source(TomlTable in, SourceSpec& source) {
   in.needed_text("repository", "repository = \"FOLDER\"", source.repository);
   in.texts("build", source.build);
   in.number("build_timeout_s", 1, 86400, source.build_timeout_s);
   in.refuse_others();
 }
 
-void read_facts(Table in, std::map<std::string, std::int64_t>& facts) {
+void read_facts(TomlTable in, std::map<std::string, std::int64_t>& facts) {
   for (const char* name : {"window", "chunk", "page", "index_topk", "max_len"}) {
     std::int64_t value = -1;
     in.integer(name, 1, kMaxFact, value);
@@ -252,7 +252,7 @@ void read_facts(Table in, std::map<std::string, std::int64_t>& facts) {
 }
 
 template <class Item, class Read>
-void read_list(Table& file, const char* key, std::vector<Item>& items, Read read) {
+void read_list(TomlTable& file, const char* key, std::vector<Item>& items, Read read) {
   const toml::node* node = file.find(key);
   if (node == nullptr) return;
   const auto* array = node->as_array();
@@ -262,7 +262,7 @@ void read_list(Table& file, const char* key, std::vector<Item>& items, Read read
     if (table == nullptr) return file.wrong(entry, key, fmt::format("must hold tables: write [[{}]]", key));
     const std::string name = fmt::format("[[{}]]", key);
     file.reader().note(table->source(), name);
-    items.push_back(read(Table(file.reader(), *table, name), items.size()));
+    items.push_back(read(TomlTable(file.reader(), *table, name), items.size()));
   }
 }
 
@@ -295,16 +295,17 @@ Result<Deployment> parse_deployment(std::string_view text, const std::string& fi
   if (!parsed) return error("{}:{}: {}", file_name, parsed.error().source().begin.line, parsed.error().description());
 
   Reader reader(file_name);
-  Table file(reader, parsed.table(), "the file");
+  TomlTable file(reader, parsed.table(), "the file");
   Deployment deployment;
   std::vector<SwitchDraft> drafts;
   if (const auto header = file.table("deployment")) read_header(*header, deployment);
   if (deployment.name.empty()) deployment.name = stem(file_name);
-  read_list(file, "process", deployment.processes, [](Table in, std::size_t) { return read_process(std::move(in)); });
+  read_list(file, "process", deployment.processes,
+            [](TomlTable in, std::size_t) { return read_process(std::move(in)); });
   read_list(file, "endpoint", deployment.endpoints,
-            [](Table in, std::size_t index) { return read_endpoint(std::move(in), index); });
+            [](TomlTable in, std::size_t index) { return read_endpoint(std::move(in), index); });
   if (const auto request = file.table("request")) read_request(*request, deployment.request);
-  read_list(file, "switch", drafts, [](Table in, std::size_t) { return read_switch(std::move(in)); });
+  read_list(file, "switch", drafts, [](TomlTable in, std::size_t) { return read_switch(std::move(in)); });
   if (const auto facts = file.table("facts")) read_facts(*facts, deployment.facts);
   if (const auto source = file.table("source")) read_source(*source, deployment.source);
   file.refuse_others();

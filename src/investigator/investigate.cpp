@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/durable_file.h"
+#include "investigator/live_page.h"
 #include "investigator/report.h"
 #include "investigator/restart_never.h"
 #include "investigator/source_tree.h"
@@ -106,8 +107,13 @@ StepRecord ask_one(World& world, const Ask& ask, double deadline_s) {
 // Carries one investigation from step to step.
 class Driver {
  public:
-  Driver(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress)
-      : plan_(plan), world_(world), journal_(journal), progress_(progress), shape_(shape_of(plan.deployment)) {}
+  Driver(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress, LivePage* live)
+      : plan_(plan),
+        world_(world),
+        journal_(journal),
+        progress_(progress),
+        live_(live),
+        shape_(shape_of(plan.deployment)) {}
 
   Result<Outcome> run() {
     auto history = journal_.read();
@@ -179,10 +185,12 @@ class Driver {
   }
 
   void tell(Progress p) {
-    if (!progress_) return;
     p.launches = history_.starts();
     p.elapsed_s = elapsed();
-    progress_(p);
+    if (progress_) progress_(p);
+    if (live_ == nullptr) return;
+    live_->tell(p);
+    live_->observe(plan_, history_);
   }
 
   LaunchRecord& record() {
@@ -314,6 +322,7 @@ class Driver {
   World& world_;
   Journal& journal_;
   const ProgressSink& progress_;
+  LivePage* live_;
   Shape shape_;
   History history_;
   LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
@@ -510,8 +519,9 @@ Result<void> keep_environment(const std::filesystem::path& case_dir, const Envir
 
 }  // namespace
 
-Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress) {
-  return Driver(plan, world, journal, progress).run();
+Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress,
+                                  LivePage* live) {
+  return Driver(plan, world, journal, progress, live).run();
 }
 
 Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options) {
@@ -545,7 +555,7 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   const auto tree = options.case_dir / "logs" / "tree";
   if (auto removed = remove_source_tree(tree); !removed) return tl::unexpected(removed.error());
   LaunchedWorld world(plan->deployment, options.case_dir / "logs", {}, options.surroundings);
-  auto outcome = run_investigation(*plan, world, *journal, options.progress);
+  auto outcome = run_investigation(*plan, world, *journal, options.progress, options.live);
   if (auto removed = remove_source_tree(tree); !removed && outcome) return tl::unexpected(removed.error());
   if (outcome) state_what_no_restart_leaves_open(deployment, outcome->findings);
   if (const World::ServedModel served = world.served_model(); !served.name.empty()) {
@@ -558,6 +568,7 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   if (!outcome->findings.budget.empty()) go_on = go_on_command(options.case_dir, outcome->findings, options.limits);
   const Case c{*plan, options.deployment_toml, std::move(*outcome), true, environment, go_on};
   if (auto done = write_reports(options.case_dir, c); !done) return tl::unexpected(done.error());
+  if (options.live != nullptr) options.live->finish(c);
   return c.outcome;
 }
 

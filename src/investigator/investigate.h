@@ -16,6 +16,8 @@
 
 namespace plumb::investigator {
 
+class LivePage;
+
 struct InvestigateOptions {
   std::filesystem::path case_dir;
   /// The text of the deployment file; copied into the case as deployment.toml.
@@ -27,6 +29,7 @@ struct InvestigateOptions {
   /// What the deployment needs besides its own processes. Asked when a launch fails: an error of it is what failed
   /// then, no fault of the variant, and ends the investigation so that it can be resumed. May be empty.
   std::function<Result<void>()> surroundings = {};
+  LivePage* live = nullptr;  // where the running investigation is shown, and at the end its report; may be null
 };
 
 struct Outcome {
@@ -43,7 +46,8 @@ struct Outcome {
 Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options);
 
 /// The same in a given world, without case folder: asks `next_step`, runs it, writes the journal, until the end.
-Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress);
+Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress,
+                                  LivePage* live = nullptr);
 
 /// One trial: its requests in order, graded. Stops early at an infrastructure failure. A request may take kAskTimeoutS,
 /// or until `deadline_s` of the world's clock, but kLeastAskTimeoutS always.

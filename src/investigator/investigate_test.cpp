@@ -12,7 +12,6 @@
 #include "investigator/probe_run.h"
 #include "investigator/prompt_reader.h"
 #include "investigator/report.h"
-#include "investigator/report_sections.h"
 #include "investigator/simulated_worlds.h"
 
 namespace plumb::investigator {
@@ -378,7 +377,7 @@ TEST_F(InvestigateTest, ReportsSayWhatWasFound) {
   auto outcome = run_investigation(plan_, world, journal, {});
   ASSERT_TRUE(outcome);
   const Case c{plan_, "", *outcome, true};
-  const std::string report = report_markdown(c);
+  const std::string report = report_markdown(make_report(c));
   EXPECT_LE(report.size(), kMaxReportBytes);
   for (const char* needed : {"confirmed", "`s2` on (damage)", "What would change our mind", "curl", "## Environment",
                              "Ruled out", "Open questions", "<details markdown", "### Relevant files", "| short | 0/"})
@@ -439,7 +438,7 @@ TEST_F(InvestigateTest, ACleanReportNamesNoFilesThatAreNotThere) {
   Journal journal = new_journal("a");
   const auto outcome = run_investigation(plan_, world, journal, {});
   ASSERT_TRUE(outcome);
-  const std::string report = report_markdown({plan_, "", *outcome, true});
+  const std::string report = report_markdown(make_report({plan_, "", *outcome, true}));
   EXPECT_TRUE(report.starts_with("# No loss of recall found in simulated")) << report.substr(0, 200);
   EXPECT_EQ(report.find("reproduce.sh"), std::string::npos);
   EXPECT_NE(report.find("Nothing failed as deployed, all probes together"), std::string::npos);
@@ -458,7 +457,7 @@ TEST_F(InvestigateTest, AnUnfinishedCaseCountsWhatThereIsAndNamesItsCommand) {
   EXPECT_EQ(v.verdict, "inconclusive");
   EXPECT_GT(v.trials, 0);
   EXPECT_GT(v.floor_launches, 0);
-  const std::string report = report_markdown(c);
+  const std::string report = report_markdown(make_report(c));
   EXPECT_NE(report.find("`plumb isolate 'my case'`"), std::string::npos);
   // The same list in the report as in the JSON, and no probe with results is in it without a reason.
   for (const std::string& open : v.not_covered) {

@@ -17,20 +17,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
-// One line.
-std::string in_one_line(std::string_view text) {
-  std::string out;
-  for (const char c : printable(trimmed(text), kMaxShownBytes)) {
-    if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::size_t longest_backtick_run(std::string_view text) {
   std::size_t longest = 0;
   std::size_t run = 0;
@@ -47,6 +33,19 @@ bool is_word(char c) {
 
 }  // namespace
 
+std::string in_one_line(std::string_view text) {
+  std::string out;
+  for (const char c : printable(trimmed(text), kMaxShownBytes)) {
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else
+      out += c;
+  }
+  return out;
+}
+
 std::string code_span(std::string_view text) {
   const std::string line = in_one_line(text);
   if (line.empty()) return "(empty)";
@@ -62,11 +61,12 @@ std::string code_span(std::string_view text) {
   return fence + gap + line + gap + fence;
 }
 
-std::string plain_markdown(std::string_view text) {
+std::string plain_markdown(std::string_view text) { return escape_markdown(in_one_line(text)); }
+
+std::string escape_markdown(std::string_view line) {
   constexpr std::string_view kMarkup = "\\`*[]";
   constexpr std::string_view kReferences = "<&|~";
   constexpr std::string_view kBlocks = "#>+-=";
-  const std::string line = in_one_line(text);
   std::string out;
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];

@@ -2,104 +2,84 @@
 
 #include <fmt/ranges.h>
 
-#include "investigator/markdown.h"
-#include "investigator/report_sections.h"
+#include "investigator/report_model.h"
 
 namespace plumb::investigator {
 namespace {
 
 std::string name_of(const Case& c) {
-  return c.plan.deployment.name.empty() ? "the deployment" : plain_markdown(c.plan.deployment.name);
+  return c.plan.deployment.name.empty() ? "the deployment" : c.plan.deployment.name;
 }
 
-// The cell that the case is about: the first round's, else what fails most as deployed; "" when nothing fails.
-std::string main_cell(const Case& c) {
-  const Findings& f = c.outcome.findings;
-  if (!f.rounds.empty()) return f.rounds.front().cell;
-  std::string chosen;
-  int most = 0;
-  for (const std::string& cell : c.plan.cells)
-    if (const Counts counts = counts_in_report(c, f.deployed, cell);
-        !probe_of(cell).value()->weak && counts.failures > most) {
-      most = counts.failures;
-      chosen = cell;
-    }
-  return chosen;
-}
-
-std::string culprit_names(const Verdict& v) {
-  std::vector<std::string> names;
-  for (const Culprit& k : v.culprits) names.push_back(fmt::format("`{}` {}", k.switch_name, k.side));
-  return fmt::format("{}", fmt::join(names, v.klass == "and" ? " together with " : " and "));
-}
-
-// "prefix_cache on breaks recall in later turns"
-std::string title(const Case& c) {
-  const Verdict& v = c.outcome.findings.verdict;
-  const std::string cell = main_cell(c);
-  const std::string recall(cell.empty() ? "recall" : probe_of(cell).value()->recall);
-  if (!c.ended) return fmt::format("Recall of {}: the investigation is not finished", name_of(c));
-  if (v.verdict == "clean") return fmt::format("No loss of recall found in {}", name_of(c));
-  if (v.verdict == "unexplained") return fmt::format("Every variant of {} breaks {}", name_of(c), recall);
-  if (v.culprits.empty()) return fmt::format("Recall of {}: {}", name_of(c), v.verdict);
-  const bool each = v.culprits.size() > 1 && v.klass != "and";
-  if (v.verdict == "confirmed")
-    return fmt::format("{} {} {}", culprit_names(v),
-                       each                    ? "each break"
-                       : v.culprits.size() > 1 ? "break"
-                                               : "breaks",
-                       recall);
-  return fmt::format("{} {} suspected to break {}", culprit_names(v), v.culprits.size() > 1 ? "are" : "is", recall);
-}
-
-// What answered the prompt of the reproduction right: "the cured variant"; "" for none.
-std::string who_is_right(const Case& c, const Reproduction& repro) {
-  for (const Column& k : columns(c)) {
-    if (k.variant == repro.variant) continue;
-    for (const LaunchRecord& l : c.outcome.history.launches)
-      if (l.variant == k.variant)
-        for (const TrialRecord& t : l.trials)
-          if (t.item == repro.item && t.grade == Grade::right)
-            return k.name == "as deployed" ? "As deployed" : "The " + k.name + " variant";
+// `prefix_cache` on and `attention.split_k` on
+Line culprit_names(const Verdict& v) {
+  Line line;
+  for (const Culprit& k : v.culprits) {
+    if (!line.empty()) line.push_back(text(v.klass == "and" ? " together with " : " and "));
+    line.push_back(code(k.switch_name));
+    line.push_back(text(" " + k.side));
   }
+  return line;
+}
+
+std::string verdict_in_words(const Case& c) {
+  const Verdict& v = c.outcome.findings.verdict;
+  if (!c.ended) return "Not finished: nothing is decided yet.";
+  const char* culprit = v.culprits.size() == 1 ? "the culprit" : "the culprits";
+  if (v.verdict == "confirmed")
+    return fmt::format("Confirmed on {}: with {} at the other side the failure is gone, and with {} it is back.",
+                       counted(static_cast<std::size_t>(v.confirm_launches), "fresh launch"), culprit, culprit);
+  if (v.verdict == "suspected") return "Suspected, not confirmed: the launches so far point there, but are too few.";
+  if (v.verdict == "unexplained") return "No switch explains it: every variant that was launched fails.";
+  if (v.verdict == "joint") return "No single culprit: differences of several switches add up.";
+  if (v.verdict == "inconclusive") return "No verdict: what was measured does not decide it.";
   return {};
 }
 
-std::string in_plain_words(const Case& c, const Reproduction& repro) {
+// The verdict, what a user notices, one pair of expected and got.
+Blocks in_plain_words(const Case& c, const Reproduction& repro) {
   const Findings& f = c.outcome.findings;
   const std::string cell = main_cell(c);
-  if (cell.empty() && f.verdict.verdict == "clean") return "Every code that was asked for came back right.\n\n";
-  std::string out;
-  if (!cell.empty()) out += std::string(probe_of(cell).value()->notices) + "\n\n";
+  if (cell.empty() && f.verdict.verdict == "clean")
+    return {Paragraph{{text("Every code that was asked for came back right.")}}};
+  std::string words = verdict_in_words(c);
+  if (!cell.empty()) words += (words.empty() ? "" : " ") + std::string(probe_of(cell).value()->notices);
+  Blocks out;
+  if (!words.empty()) out.push_back(Paragraph{{text(words)}});
   if (repro.script.empty()) return out;
-  out += fmt::format("For example (probe `{}`): expected {}, got {}.", repro.probe, code_span(repro.expected),
-                     code_span(repro.got));
-  if (const std::string right = who_is_right(c, repro); !right.empty())
-    out += fmt::format(" {} answers the same prompt right.", right);
-  return out + "\n\n";
+  Line example{text("For example (probe "),
+               code(repro.probe),
+               text("): expected "),
+               code(repro.expected),
+               text(", got "),
+               code(repro.got),
+               text(".")};
+  if (const auto right = who_is_right(c, repro))
+    example.push_back(
+        text(fmt::format(" {} answers the same prompt right.",
+                         right->name == "as deployed" ? "As deployed" : "The " + right->name + " variant")));
+  out.push_back(Paragraph{std::move(example)});
+  return out;
 }
 
 std::string how_often(const Case& c) {
   const std::string cell = main_cell(c);
+  const auto cols = columns(c);
+  const auto counts = main_counts(c);
   std::vector<std::string> parts;
-  for (const Column& k : columns(c)) {
-    Counts counts;
-    if (!cell.empty()) {
-      counts = counts_in_report(c, k.variant, cell);
-    } else {
-      for (const std::string& each : c.plan.cells)
-        if (!probe_of(each).value()->weak) counts += counts_in_report(c, k.variant, each);
-    }
-    parts.push_back(fmt::format("{} {}", k.name, rate(counts)));
-  }
-  return fmt::format("failing trials of {}: {}", cell.empty() ? "all probes" : "probe `" + cell + "`",
-                     fmt::join(parts, ", "));
+  for (std::size_t i = 0; i < cols.size(); ++i) parts.push_back(fmt::format("{} {}", cols[i].name, rate(counts[i])));
+  return fmt::format("failing trials of {}: {}", cell.empty() ? "all probes" : "probe " + cell, fmt::join(parts, ", "));
 }
 
-std::string culprit_text(const Verdict& v) {
-  std::vector<std::string> names;
-  for (const Culprit& k : v.culprits) names.push_back(fmt::format("`{}` {} ({})", k.switch_name, k.side, k.word));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, v.klass == "and" ? " together with " : ", "));
+Line culprit_item(const Verdict& v) {
+  Line line{strong("Culprits"), text(": ")};
+  if (v.culprits.empty()) line.push_back(text("none"));
+  for (std::size_t i = 0; i < v.culprits.size(); ++i) {
+    if (i > 0) line.push_back(text(v.klass == "and" ? " together with " : ", "));
+    line.push_back(code(v.culprits[i].switch_name));
+    line.push_back(text(fmt::format(" {} ({})", v.culprits[i].side, v.culprits[i].word)));
+  }
+  return line;
 }
 
 std::string change_our_mind(const Verdict& v) {
@@ -124,56 +104,95 @@ std::string footnote(const Case& c) {
   if (std::any_of(f.rounds.begin(), f.rounds.end(), [](const Round& r) { return !r.contrasts.empty(); }))
     notes.push_back("E-value: how strongly launches speak against chance; 1 says nothing, 100 ends the test.");
   notes.push_back("Floor: what differs between launches when nothing was changed.");
-  return fmt::format("\n<sub>{}</sub>\n", fmt::join(notes, " "));
+  return fmt::format("{}", fmt::join(notes, " "));
 }
 
 }  // namespace
 
-std::string report_head(const Case& c, const Reproduction& repro) {
-  const Findings& f = c.outcome.findings;
-  const Verdict& v = f.verdict;
-  std::string out = fmt::format("# {}\n\n", title(c)) + in_plain_words(c, repro);
-  out += fmt::format("- **How often**: {}\n", how_often(c));
-  out += fmt::format("- **Culprits**: {}\n", culprit_text(v));
-  out += fmt::format("- **Verdict**: {}, class {}{}\n", v.verdict, v.klass,
-                     v.posterior ? fmt::format(", posterior {:.4f}; {:.4f} under a flat prior", *v.posterior,
-                                               v.posterior_flat_prior.value_or(0))
-                                 : "");
-  out += fmt::format("- **Launches**: {} floor, {} search, {} confirmation; {} in {:.0f} s\n", v.floor_launches,
-                     v.search_launches, v.confirm_launches, counted(static_cast<std::size_t>(v.trials), "trial"),
-                     c.outcome.history.elapsed_s);
-  out += fmt::format("- **Why**: {}\n", f.reasons.empty() ? "–" : plain_markdown(f.reasons.back()));
-  if (!c.go_on.empty()) out += fmt::format("- **Go on** with {}\n", code_span(c.go_on));
-  out += fmt::format("- **What would change our mind**: {}\n", change_our_mind(v));
-  if (!repro.script.empty())
-    out += fmt::format(
-        "- **Reproduce** without plumb: `./reproduce.sh http://HOST:PORT` in the case folder sends prompt-1.json to "
-        "prompt-{}.json with curl; the last answer should be {}\n",
-        repro.bodies.size(), code_span(repro.expected));
-  return out + footnote(c);
+Line report_title(const Case& c) {
+  const Verdict& v = c.outcome.findings.verdict;
+  const std::string cell = main_cell(c);
+  const std::string recall(cell.empty() ? "recall" : probe_of(cell).value()->recall);
+  const Run name = foreign(name_of(c));
+  if (!c.ended) return {text("Recall of "), name, text(": the investigation is not finished")};
+  if (v.verdict == "clean") return {text("No loss of recall found in "), name};
+  if (v.verdict == "unexplained") return {text("Every variant of "), name, text(" breaks " + recall)};
+  if (v.culprits.empty()) return {text("Recall of "), name, text(": " + v.verdict)};
+  Line line = culprit_names(v);
+  const bool many = v.culprits.size() > 1;
+  if (v.verdict == "confirmed")
+    line.push_back(text(fmt::format(" {} {}", !many ? "breaks" : v.klass == "and" ? "break" : "each break", recall)));
+  else
+    line.push_back(text(fmt::format(" {} suspected to break {}", many ? "are" : "is", recall)));
+  return line;
 }
 
-std::string report_environment(const Case& c) {
+Blocks report_head(const Case& c, const Reproduction& repro) {
+  const Findings& f = c.outcome.findings;
+  const Verdict& v = f.verdict;
+  Blocks out = in_plain_words(c, repro);
+  Items items;
+  items.lines.push_back({strong("How often"), text(": " + how_often(c))});
+  if (c.ended) items.lines.push_back(culprit_item(v));
+  items.lines.push_back(
+      {strong("Verdict"),
+       text(!c.ended ? ": none yet"
+                     : fmt::format(": {}, class {}{}", v.verdict, v.klass,
+                                   v.posterior ? fmt::format(", posterior {:.4f}; {:.4f} under a flat prior",
+                                                             *v.posterior, v.posterior_flat_prior.value_or(0))
+                                               : ""))});
+  items.lines.push_back({strong("Launches"), text(fmt::format(": {} floor, {} search, {} confirmation; {} in {:.0f} s",
+                                                              v.floor_launches, v.search_launches, v.confirm_launches,
+                                                              counted(static_cast<std::size_t>(v.trials), "trial"),
+                                                              c.outcome.history.elapsed_s))});
+  items.lines.push_back({strong("Why"), text(": "), f.reasons.empty() ? text("–") : foreign(f.reasons.back())});
+  if (!c.go_on.empty()) items.lines.push_back({strong("Go on"), text(" with "), code(c.go_on)});
+  if (c.ended) items.lines.push_back({strong("What would change our mind"), text(": " + change_our_mind(v))});
+  const bool written = c.ended || !c.go_on.empty();  // while it runs the script is not there yet
+  if (!repro.script.empty() && written)
+    items.lines.push_back(
+        {strong("Reproduce"), text(" without plumb: "), code("./reproduce.sh http://HOST:PORT"),
+         text(fmt::format(" in the case folder sends prompt-1.json to prompt-{}.json with curl; the last answer should "
+                          "be ",
+                          repro.bodies.size())),
+         code(repro.expected)});
+  out.push_back(std::move(items));
+  out.push_back(Paragraph{{text(footnote(c))}, true});
+  return out;
+}
+
+Blocks report_environment(const Case& c) {
   const Findings& f = c.outcome.findings;
   const Environment& e = c.environment;
-  const auto line = [](const char* what, const std::string& text) {
-    return text.empty() ? std::string() : fmt::format("- {}: {}\n", what, plain_markdown(text));
+  Items facts;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (!value.empty()) facts.lines.push_back({text(std::string(what) + ": "), foreign(value)});
   };
-  std::string out = "\n## Environment\n\n";
-  out += line("Date", e.date) + line("Processor", e.cpu) + line("System", e.os);
-  out += line("Plumb", e.plumb + (e.commit.empty() ? "" : ", commit " + e.commit));
-  if (!e.model.empty())
-    out += fmt::format("- Model: {}{}\n", code_span(e.model),
-                       e.model_hash.empty() ? "" : ", hash " + code_span(e.model_hash));
-  out += fmt::format("- Case seed {}, wording {}\n", c.plan.seed,
-                     f.wording ? wording_name(*f.wording) : "none understood");
-  out += fmt::format("\nLaunch lines as deployed:\n\n```\n{}```\n\n", launch_lines(c.plan.deployment, f.deployed));
-  out += "| switch | as deployed | reference |\n|---|---|---|\n";
+  add("Date", e.date);
+  add("Processor", e.cpu);
+  add("System", e.os);
+  add("Plumb", e.plumb + (e.commit.empty() ? "" : ", commit " + e.commit));
+  if (!e.model.empty()) {
+    Line model{text("Model: "), code(e.model)};
+    if (!e.model_hash.empty()) {
+      model.push_back(text(", hash "));
+      model.push_back(code(e.model_hash));
+    }
+    facts.lines.push_back(std::move(model));
+  }
+  facts.lines.push_back({text(
+      fmt::format("Case seed {}, wording {}", c.plan.seed, f.wording ? wording_name(*f.wording) : "none understood"))});
+  Table switches{"Sides of the switches", {"switch", "as deployed", "reference"}, {}};
   for (std::size_t i = 0; i < f.deployed.size(); ++i)
-    out += fmt::format("| {} | {} | {} |\n", c.plan.deployment.switches[i].name, f.deployed[i] ? "on" : "off",
-                       f.reference[i] ? "on" : "off");
-  out += "\nDeclared only: whether a side really ran was not measured.\n";
-  return out;
+    switches.rows.push_back({{foreign(c.plan.deployment.switches[i].name)},
+                             {text(f.deployed[i] ? "on" : "off")},
+                             {text(f.reference[i] ? "on" : "off")}});
+  return {Heading{2, {text("Environment")}},
+          std::move(facts),
+          Paragraph{{text("Launch lines as deployed:")}},
+          CodeBlock{launch_lines(c.plan.deployment, f.deployed)},
+          std::move(switches),
+          Paragraph{{text("Declared only: whether a side really ran was not measured.")}}};
 }
 
 }  // namespace plumb::investigator

@@ -1,9 +1,6 @@
 #include <algorithm>
-#include <map>
-#include <set>
 
-#include "investigator/markdown.h"
-#include "investigator/report_sections.h"
+#include "investigator/report_model.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
@@ -12,147 +9,101 @@ namespace {
 constexpr std::size_t kMaxWrongRows = 20;
 constexpr std::size_t kMaxLaunchRows = 130;
 
-// Failures of single steps ("hit: partial") of a cell on one variant, distinct prompts only.
-std::map<std::string, Counts> step_counts(const History& h, const Variant& variant, const std::string& cell,
-                                          Wording wording) {
-  std::map<std::string, Counts> counts;
-  std::map<std::uint64_t, bool> counted;
-  for (const LaunchRecord& l : h.launches) {
-    if (l.variant != variant) continue;
-    for (const TrialRecord& t : l.trials) {
-      if (t.item.cell != cell || t.wording != wording || t.grade == Grade::infrastructure) continue;
-      if (!counted.emplace(t.item.seed, true).second) continue;
-      for (const StepRecord& s : t.steps)
-        if (s.graded && !s.step.empty()) counts[s.step] += {is_failure(s.grade) ? 1 : 0, 1};
+Table probe_table(const Case& c) {
+  Table table{"Failing trials by probe and variant", {"probe"}, {}};
+  for (const Column& k : columns(c)) table.head.push_back(k.name);
+  for (const ProbeRow& probe : probe_rows(c)) {
+    std::vector<Line> row{{text(probe.weak ? "repetition (weak): gzip size ÷ bytes" : probe.cell)}};
+    for (std::size_t i = 0; i < probe.counts.size(); ++i) {
+      if (!probe.weak)
+        row.push_back({text(rate(probe.counts[i]))});
+      else
+        row.push_back({text(probe.gzip[i] ? fmt::format("{:.3f}", *probe.gzip[i]) : "–")});
+    }
+    table.rows.push_back(std::move(row));
+    for (const ProbeRow::Step& step : probe.steps) {
+      table.rows.push_back({{text(fmt::format("· {}: {}", probe.cell, step.name))}});
+      for (const Counts& counts : step.counts) table.rows.back().push_back({text(rate(counts))});
     }
   }
-  return counts;
+  return table;
 }
 
-std::optional<double> repetition_of(const History& h, const Variant& variant) {
-  for (const LaunchRecord& l : h.launches)
-    if (l.variant == variant)
-      for (const TrialRecord& t : l.trials)
-        if (t.item.cell == "repetition" && t.grade == Grade::right && !t.steps.empty())
-          return gzip_ratio(t.steps[0].text);
-  return std::nullopt;
+std::string speed(const Case& c, const Variant& variant) {
+  const auto tokens = prompt_speed(c.outcome.history, variant);
+  return tokens ? fmt::format("{:.0f}", *tokens) : "–";
 }
 
-std::string probe_table(const Case& c) {
-  const Findings& f = c.outcome.findings;
-  const auto cols = columns(c);
-  std::string out = "| probe |";
-  std::string rule = "|---|";
-  for (const Column& k : cols) {
-    out += fmt::format(" {} |", k.name);
-    rule += "---|";
-  }
-  out += "\n" + rule + "\n";
-  for (const std::string& cell : c.plan.cells) {
-    if (cell == "repetition") {
-      out += "| repetition (weak): gzip size ÷ bytes |";
-      for (const Column& k : cols) {
-        const auto ratio = repetition_of(c.outcome.history, k.variant);
-        out += ratio ? fmt::format(" {:.3f} |", *ratio) : " – |";
-      }
-      out += "\n";
-      continue;
-    }
-    out += fmt::format("| {} |", cell);
-    for (const Column& k : cols) out += fmt::format(" {} |", rate(counts_in_report(c, k.variant, cell)));
-    out += "\n";
-    std::map<std::string, std::vector<Counts>> steps;
-    for (std::size_t i = 0; i < cols.size(); ++i)
-      for (const auto& [step, counts] : step_counts(c.outcome.history, cols[i].variant, cell, *f.wording)) {
-        steps[step].resize(cols.size());
-        steps[step][i] = counts;
-      }
-    for (const auto& [step, by_column] : steps) {
-      out += fmt::format("| · {}: {} |", cell, step);
-      for (const Counts& counts : by_column) out += fmt::format(" {} |", rate(counts));
-      out += "\n";
-    }
-  }
-  return out;
-}
+Run said(const std::optional<bool>& value) { return !value ? text("not tested") : *value ? strong("yes") : text("no"); }
 
-// Prompt tokens per second of all requests of a variant: what turning a switch costs.
-std::string speed(const History& h, const Variant& variant) {
-  double tokens = 0;
-  double seconds = 0;
-  for (const LaunchRecord& l : h.launches)
-    if (l.variant == variant)
-      for (const TrialRecord& t : l.trials)
-        for (const StepRecord& s : t.steps) {
-          tokens += s.prompt_tokens.value_or(s.expected_tokens);
-          seconds += s.seconds;
-        }
-  return seconds > 0 ? fmt::format("{:.0f}", tokens / seconds) : "–";
-}
-
-std::string said(const std::optional<bool>& value, const char* yes, const char* no) {
-  return value ? (*value ? yes : no) : "not tested";
-}
-
-std::string switch_table(const Case& c, const Round& r) {
-  std::string out =
-      "| switch | turned in the failing variant: failures | cures | turned in the passing variant: failures | harms | "
-      "prompt tok/s with it turned / failing variant |\n|---|---|---|---|---|---|\n";
+Table switch_table(const Case& c, const Round& r) {
+  Table table{"One switch at a time",
+              {"switch", "turned in the failing variant: failures", "cures", "turned in the passing variant: failures",
+               "harms", "prompt tok/s with it turned / failing variant"},
+              {}};
+  const auto side = [](bool on) { return on ? "on" : "off"; };
   for (const SwitchRow& row : r.rows) {
+    const bool bad = r.bad[row.index];
+    const bool good = r.good[row.index];
     Variant turned = r.bad;
-    turned[row.index] = r.good[row.index];
-    out += fmt::format("| {} | {} → {}: {} | {} | {} → {}: {} | {} | {} / {} |\n",
-                       c.plan.deployment.switches[row.index].name, r.bad[row.index] ? "on" : "off",
-                       r.good[row.index] ? "on" : "off", rate(row.cure), said(row.cures, "**yes**", "no"),
-                       r.good[row.index] ? "on" : "off", r.bad[row.index] ? "on" : "off", rate(row.harm),
-                       said(row.harms, "**yes**", "no"), speed(c.outcome.history, turned),
-                       speed(c.outcome.history, r.bad));
+    turned[row.index] = good;
+    table.rows.push_back({{foreign(c.plan.deployment.switches[row.index].name)},
+                          {text(fmt::format("{} → {}: {}", side(bad), side(good), rate(row.cure)))},
+                          {said(row.cures)},
+                          {text(fmt::format("{} → {}: {}", side(good), side(bad), rate(row.harm)))},
+                          {said(row.harms)},
+                          {text(fmt::format("{} / {}", speed(c, turned), speed(c, r.bad)))}});
   }
-  return out;
+  return table;
 }
 
-std::string ruled_out_table(const Case& c, const Round& r) {
-  std::string out;
+Block ruled_out_table(const Case& c, const Round& r) {
+  Table table{"Switches ruled out", {"switch", "evidence", "strength", "for which probe"}, {}};
   for (const SwitchRow& row : r.rows) {
-    const auto& members = r.hypothesis.members;
-    if (std::find(members.begin(), members.end(), row.index) != members.end()) continue;
+    if (!is_ruled_out(r, row)) continue;
+    const std::string& name = c.plan.deployment.switches[row.index].name;
     if (!row.cures || !row.harms) {
-      constexpr double kRuledOut = 0.01;
-      if (row.posterior <= kRuledOut)
-        out += fmt::format(
-            "| {} | turned together with others it makes no difference: the probability that it takes "
-            "part is {:.1g} | group tests | {} |\n",
-            c.plan.deployment.switches[row.index].name, row.posterior, r.cell);
+      table.rows.push_back(
+          {{foreign(name)},
+           {text(fmt::format("turned together with others it makes no difference: the probability that "
+                             "it takes part is {:.1g}",
+                             row.posterior))},
+           {text("group tests")},
+           {text(r.cell)}});
       continue;
     }
-    if (*row.cures || *row.harms) continue;
-    out += fmt::format(
-        "| {} | turned alone it does not cure: {} still fail; it does not harm: {} fail | {} | {} |\n",
-        c.plan.deployment.switches[row.index].name, rate(row.cure), rate(row.harm),
-        c.outcome.findings.floor.identical() ? "strong: repeated launches are equal to the bit" : "one launch each way",
-        r.cell);
+    table.rows.push_back({{foreign(name)},
+                          {text(fmt::format("turned alone it does not cure: {} still fail; it does not harm: {} fail",
+                                            rate(row.cure), rate(row.harm)))},
+                          {text(c.outcome.findings.floor.identical() ? "strong: repeated launches are equal to the bit"
+                                                                     : "one launch each way")},
+                          {text(r.cell)}});
   }
-  if (out.empty()) return "Nothing was ruled out.\n";
-  return "| switch | evidence | strength | for which probe |\n|---|---|---|---|\n" + out;
+  if (table.rows.empty()) return Paragraph{{text("Nothing was ruled out.")}};
+  return table;
 }
 
-std::string confirmation(const Case& c, const Round& r) {
-  std::string out = "\n### Confirmation on fresh launches\n";
-  if (r.contrasts.empty()) out += "Not reached.\n";
+Blocks confirmation(const Case& c, const Round& r) {
+  Blocks out{Heading{3, {text("Confirmation on fresh launches")}}};
+  if (r.contrasts.empty()) out.push_back(Paragraph{{text("Not reached.")}});
+  Items items;
   for (const Contrast& k : r.contrasts)
-    out += fmt::format("- {}: {}/{} launches that should fail did, {}/{} that should pass failed; e-value {:.3g}\n",
-                       k.name, k.failed, k.pairs, k.wrongly_failed, k.pairs, k.e_value);
+    items.lines.push_back(
+        {foreign(k.name), text(fmt::format(": {}/{} launches that should fail did, {}/{} that should "
+                                           "pass failed; e-value {:.3g}",
+                                           k.failed, k.pairs, k.wrongly_failed, k.pairs, k.e_value))});
   if (r.confirmed && c.outcome.findings.floor.identical())
-    out += "- Repeated launches were equal to the bit, so two pairs of launches suffice\n";
-  for (const std::string& check : r.checks) out += "- " + check + "\n";
+    items.lines.push_back({text("Repeated launches were equal to the bit, so two pairs of launches suffice")});
+  for (const std::string& check : r.checks) items.lines.push_back({foreign(check)});
+  if (!items.lines.empty()) out.push_back(std::move(items));
   return out;
 }
 
 std::string accounts(const Case& c) {
   const TrialAccount a = account_of(c);
   const int all = a.shown + a.repeated + a.other_variants + a.other_wording + a.weak + a.unanswered;
-  std::string out =
-      fmt::format("\nOf {} in all, {} are counted here, each prompt once a variant", counted(all, "trial"), a.shown);
+  std::string out = fmt::format("Of {} in all, {} are counted here, each prompt once a variant",
+                                counted(static_cast<std::size_t>(all), "trial"), a.shown);
   const auto add = [&](int count, const char* what) {
     if (count > 0) out += fmt::format("; {} {}", count, what);
   };
@@ -161,52 +112,60 @@ std::string accounts(const Case& c) {
   add(a.weak, "are of the weak probe");
   add(a.other_wording, "tried a wording that the server does not understand");
   add(a.unanswered, "got no reply and say nothing");
-  return out + ".\n";
+  return out + ".";
 }
 
-std::string wrong_answers(const Case& c) {
-  std::string out =
-      "\n### Failing trials\n| launch | probe | seed | expected | reply | class | cached "
-      "|\n|---|---|---|---|---|---|---|\n";
-  std::size_t rows = 0;
-  std::size_t more = 0;
-  for (const LaunchRecord& l : c.outcome.history.launches)
-    for (const TrialRecord& t : l.trials)
-      for (const StepRecord& s : t.steps) {
-        if (!s.graded || !is_failure(s.grade)) continue;
-        if (rows++ >= kMaxWrongRows) {
-          ++more;
-          continue;
-        }
-        out += fmt::format("| {} | {}{} | {} | {} | {} | {}{} | {} |\n", plain_markdown(l.label), t.item.cell,
-                           s.step.empty() ? "" : ": " + s.step, t.item.seed, code_span(s.expected), code_span(s.text),
-                           grade_name(s.grade), s.detail.empty() ? "" : ": " + plain_markdown(s.detail),
-                           s.cached_tokens ? std::to_string(*s.cached_tokens) : "–");
-      }
-  if (rows == 0) return "\n### Failing trials\nNone.\n";
-  if (more > 0) out += fmt::format("\n{} more are in journal.sqlite.\n", more);
+Blocks wrong_answers(const Case& c) {
+  Blocks out{Heading{3, {text("Failing trials")}}};
+  const auto steps = failing_steps(c);
+  if (steps.empty()) {
+    out.push_back(Paragraph{{text("None.")}});
+    return out;
+  }
+  Table table{"Failing trials", {"launch", "probe", "seed", "expected", "reply", "class", "cached"}, {}};
+  for (std::size_t i = 0; i < std::min(steps.size(), kMaxWrongRows); ++i) {
+    const auto& [launch, trial, step] = steps[i];
+    Line klass{text(std::string(grade_name(step->grade)))};
+    if (!step->detail.empty()) {
+      klass.push_back(text(": "));
+      klass.push_back(foreign(step->detail));
+    }
+    table.rows.push_back({{foreign(launch->label)},
+                          {text(trial->item.cell + (step->step.empty() ? "" : ": " + step->step))},
+                          {text(std::to_string(trial->item.seed))},
+                          {code(step->expected)},
+                          {code(step->text)},
+                          std::move(klass),
+                          {text(step->cached_tokens ? std::to_string(*step->cached_tokens) : "–")}});
+  }
+  out.push_back(std::move(table));
+  if (steps.size() > kMaxWrongRows)
+    out.push_back(Paragraph{{text(fmt::format("{} more are in journal.sqlite.", steps.size() - kMaxWrongRows))}});
   return out;
 }
 
-std::string launch_log(const Case& c) {
-  std::string names;
-  for (const SwitchSpec& s : c.plan.deployment.switches) names += (names.empty() ? "" : ", ") + s.name;
-  std::string out = fmt::format("\n### Launches\nVariant: one digit a switch, 1 on, 0 off, in this order: {}.\n\n",
-                                names.empty() ? "there is none" : names);
-  out += "| # | label | variant | status | ready s | right/trials |\n|---|---|---|---|---|---|\n";
-  std::size_t rows = 0;
-  for (const LaunchRecord& l : c.outcome.history.launches) {
-    if (rows++ >= kMaxLaunchRows) break;
-    int right = 0;
-    for (const TrialRecord& t : l.trials) right += t.grade == Grade::right ? 1 : 0;
-    std::string bits;
-    for (const bool on : l.variant) bits += on ? '1' : '0';
-    out += fmt::format("| {} | {} | {} | {}{} | {:.2f} | {}/{} |\n", l.id, plain_markdown(l.label), bits,
-                       status_name(l.status), l.starts > 1 ? fmt::format(", continued in process {}", l.starts) : "",
-                       l.ready_s, right, l.trials.size());
+Blocks launch_log(const Case& c) {
+  Line legend{text("Variant: one digit a switch, 1 on, 0 off, in this order: ")};
+  for (const SwitchSpec& s : c.plan.deployment.switches) {
+    if (legend.size() > 1) legend.push_back(text(", "));
+    legend.push_back(foreign(s.name));
   }
-  const std::size_t all = c.outcome.history.launches.size();
-  if (all > kMaxLaunchRows) out += fmt::format("\n{} more are in journal.sqlite.\n", all - kMaxLaunchRows);
+  legend.push_back(text(legend.size() == 1 ? "there is none." : "."));
+  Table table{"Launches", {"#", "label", "variant", "status", "ready s", "right/trials"}, {}};
+  const auto entries = launch_entries(c);
+  for (std::size_t i = 0; i < std::min(entries.size(), kMaxLaunchRows); ++i) {
+    const LaunchEntry& e = entries[i];
+    table.rows.push_back({{text(std::to_string(e.id))},
+                          {foreign(e.label)},
+                          {text(e.bits)},
+                          {text(std::string(status_name(e.status)) +
+                                (e.starts > 1 ? fmt::format(", continued in process {}", e.starts) : ""))},
+                          {text(fmt::format("{:.2f}", e.ready_s))},
+                          {text(fmt::format("{}/{}", e.right, e.trials))}});
+  }
+  Blocks out{Heading{3, {text("Launches")}}, Paragraph{std::move(legend)}, std::move(table)};
+  if (entries.size() > kMaxLaunchRows)
+    out.push_back(Paragraph{{text(fmt::format("{} more are in journal.sqlite.", entries.size() - kMaxLaunchRows))}});
   return out;
 }
 
@@ -222,71 +181,28 @@ std::string counted(std::size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
 }
 
-std::vector<Column> columns(const Case& c) {
-  const Findings& f = c.outcome.findings;
-  std::vector<Column> all{{"as deployed", f.deployed}};
-  if (f.reference != f.deployed) all.push_back({"reference", f.reference});
-  for (const Round& r : f.rounds) {
-    if (r.hypothesis.members.empty()) continue;
-    Variant cured = r.bad;
-    for (const std::size_t s : r.hypothesis.members) cured[s] = r.good[s];
-    if (std::none_of(all.begin(), all.end(), [&](const Column& k) { return k.variant == cured; }))
-      all.push_back({"cured", cured});
-  }
-  return all;
+Blocks report_probes(const Case& c) {
+  return {Heading{2, {text("Probes: failing trials by variant")}}, probe_table(c), Paragraph{{text(accounts(c))}}};
 }
 
-Counts counts_in_report(const Case& c, const Variant& variant, const std::string& cell) {
-  std::set<std::uint64_t> seeds;
-  Counts counts;
-  for (const LaunchRecord& l : c.outcome.history.launches) {
-    if (l.variant != variant) continue;
-    for (const TrialRecord& t : l.trials)
-      if (t.item.cell == cell && t.wording == c.outcome.findings.wording && t.grade != Grade::infrastructure &&
-          seeds.insert(t.item.seed).second)
-        counts += {is_failure(t.grade) ? 1 : 0, 1};
-  }
-  return counts;
+Blocks report_round(const Case& c, const Round& r) {
+  Blocks out{Heading{2,
+                     {text("One switch at a time (probe "), code(r.cell),
+                      text(fmt::format(", {} a launch, {} or more make a failing launch{})",
+                                       counted(static_cast<std::size_t>(r.trials_per_launch), "trial"),
+                                       counted(static_cast<std::size_t>(r.threshold), "failure"),
+                                       r.replays ? ", known failing prompts" : ""))}},
+             switch_table(c, r)};
+  append(out, confirmation(c, r));
+  out.push_back(Heading{3, {text("Ruled out")}});
+  out.push_back(ruled_out_table(c, r));
+  return out;
 }
 
-TrialAccount account_of(const Case& c) {
-  const auto cols = columns(c);
-  std::set<std::tuple<Variant, std::string, std::uint64_t>> seen;
-  TrialAccount a;
-  for (const LaunchRecord& l : c.outcome.history.launches) {
-    const bool in_table =
-        std::any_of(cols.begin(), cols.end(), [&](const Column& k) { return k.variant == l.variant; });
-    for (const TrialRecord& t : l.trials) {
-      const auto probe = probe_of(t.item.cell);
-      if (t.grade == Grade::infrastructure)
-        ++a.unanswered;
-      else if (t.wording != c.outcome.findings.wording)
-        ++a.other_wording;
-      else if (probe && (*probe)->weak)
-        ++a.weak;
-      else if (!in_table)
-        ++a.other_variants;
-      else if (seen.insert({l.variant, t.item.cell, t.item.seed}).second)
-        ++a.shown;
-      else
-        ++a.repeated;
-    }
-  }
-  return a;
+Blocks report_trials(const Case& c) {
+  Blocks out = wrong_answers(c);
+  append(out, launch_log(c));
+  return out;
 }
-
-std::string report_probes(const Case& c) {
-  return "\n## Probes: failing trials by variant\n" + probe_table(c) + accounts(c);
-}
-
-std::string report_round(const Case& c, const Round& r) {
-  return fmt::format("\n## One switch at a time (probe `{}`, {} a launch, {} or more make a failing launch{})\n",
-                     r.cell, counted(static_cast<std::size_t>(r.trials_per_launch), "trial"),
-                     counted(static_cast<std::size_t>(r.threshold), "failure"),
-                     r.replays ? ", known failing prompts" : "") +
-         switch_table(c, r) + confirmation(c, r) + "\n### Ruled out\n" + ruled_out_table(c, r);
-}
-
-std::string report_trials(const Case& c) { return wrong_answers(c) + launch_log(c); }
 
 }  // namespace plumb::investigator

@@ -98,9 +98,9 @@ inline nlohmann::json to_json(const toml::node& node, Reader& reader, int depth)
 }
 
 // One table of the file: asks for each key that may be there, then refuses the others.
-class Table {
+class TomlTable {
  public:
-  Table(Reader& reader, const toml::table& table, std::string name)
+  TomlTable(Reader& reader, const toml::table& table, std::string name)
       : reader_(reader), table_(table), name_(std::move(name)) {}
 
   const toml::node* find(const char* key) {
@@ -205,8 +205,10 @@ class Table {
         wrong(*entry, fmt::format("{}.{}", key, name), "is plumb's own: its probes set it and rely on it; remove it");
   }
 
-  std::optional<Table> table(const char* key) { return table_of(find(key), key); }
-  std::optional<Table> needed_table(const char* key, const char* example) { return table_of(need(key, example), key); }
+  std::optional<TomlTable> table(const char* key) { return table_of(find(key), key); }
+  std::optional<TomlTable> needed_table(const char* key, const char* example) {
+    return table_of(need(key, example), key);
+  }
 
   // Nearly right, or of another format: refused by name, with what to write.
   void instead(const char* key, const std::string& text) {
@@ -253,9 +255,9 @@ class Table {
     if (array == nullptr) return wrong(*node, key, "must be an array of strings");
     for (const toml::node& entry : *array) text_of(&entry, key, values.emplace_back());
   }
-  std::optional<Table> table_of(const toml::node* node, const char* key) {
+  std::optional<TomlTable> table_of(const toml::node* node, const char* key) {
     if (node == nullptr) return std::nullopt;
-    if (const auto* table = node->as_table()) return Table(reader_, *table, fmt::format("{} {}", name_, key));
+    if (const auto* table = node->as_table()) return TomlTable(reader_, *table, fmt::format("{} {}", name_, key));
     wrong(*node, key, "must be a table");
     return std::nullopt;
   }
