@@ -16,8 +16,6 @@ constexpr int kMinReplays = 3;
 constexpr int kMaxTests = 48;           // launches of one search
 constexpr std::size_t kMaxRefused = 8;  // of them that do not launch
 constexpr double kSettled = 0.97;       // posterior at which a search ends
-constexpr double kSure = 0.95;          // and under the flat prior
-constexpr double kPredictiveP = 0.01;
 
 }  // namespace
 
@@ -178,24 +176,24 @@ std::optional<Variant> Replay::next_variant(const Search& search, const std::str
       if (std::find(suspects_.begin(), suspects_.end(), other) == suspects_.end()) return std::nullopt;
     return turned;
   };
-  const double usual_s = mean_launch_s();
+  // In whole launches and rounded seconds: equal seeds choose alike, however fast the machine was.
+  const double usual_s = std::max(1.0, std::round(mean_launch_s()));
   choice.cost = [&d, usual_s, this](const Variant& v) {
-    double seconds = usual_s;
-    for (const std::size_t s : difference(v, findings_.deployed)) seconds += d.switches[s].cost_s;
-    return seconds;
+    double further_s = 0;
+    for (const std::size_t s : difference(v, findings_.deployed)) further_s += d.switches[s].cost_s;
+    return 1 + further_s / usual_s;
   };
   return test_->next(choice);
 }
 
 double Replay::mean_launch_s() const {
-  constexpr double kLeastS = 0.01;
   double sum = 0;
   for (const Seen& seen : seen_) {
     sum += seen.launch->ready_s;
     for (const TrialRecord& t : seen.launch->trials)
       for (const StepRecord& step : t.steps) sum += step.seconds;
   }
-  return std::max(kLeastS, sum / static_cast<double>(std::max<std::size_t>(1, seen_.size())));
+  return sum / static_cast<double>(std::max<std::size_t>(1, seen_.size()));
 }
 
 Replay::Question Replay::question(const Search& search, const Variant& variant) const {
