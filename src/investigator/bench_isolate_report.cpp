@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -80,7 +82,7 @@ std::string isolate_bench_markdown(const IsolateBenchResult& result) {
       "rule's posterior lies in a range.\n\n| posterior | searches | stated, mean | it was the truth | 95 % interval "
       "|\n|---|---|---|---|---|\n";
   for (const CalibrationBin& b : result.calibration) {
-    const Interval i = interval_95(static_cast<int>(b.held * b.count + 0.5), b.count);
+    const Interval i = interval_95(static_cast<int>(std::lround(b.held * b.count)), b.count);
     out += fmt::format("| {:.2f}–{:.2f} | {} | {:.3f} | {:.3f} | {:.3f}–{:.3f} |\n", b.low, b.high, b.count, b.stated,
                        b.held, i.low, i.high);
   }

@@ -138,7 +138,7 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
     const std::string label = fmt::format("{}/{}", search.prefix, i);
     // Where the history went on, nothing was settled yet; damage() computes that again.
     if (!trusting_ || history_.find(label) == nullptr)
-      if (const GroupTest::Belief best = test_->best(); is_settled(best)) return best;
+      if (GroupTest::Belief best = test_->best(); is_settled(best)) return best;
     const auto variant = next_variant(search, label, refused);
     if (!variant) break;
     const Question q = question(search, *variant);
@@ -154,8 +154,7 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
     outcomes_.push_back(outcome);
     test_->add(outcome);
   }
-  const GroupTest::Belief best = test_->best();
-  if (is_settled(best)) return best;
+  if (GroupTest::Belief best = test_->best(); is_settled(best)) return best;
   return std::nullopt;
 }
 
