@@ -171,8 +171,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   server::takes_whole(
       command->add_option("--switches", args->isolate.switches, "isolate: of each world")->capture_default_str(), 4,
       kMostSwitches);
-  server::takes_seed(
-      command->add_option("--seed", args->isolate.seed, "isolate: equal seeds give equal numbers")->capture_default_str());
+  server::takes_seed(command->add_option("--seed", args->isolate.seed, "isolate: equal seeds give equal numbers")
+                         ->capture_default_str());
   command->add_option("--scoreboard", args->scoreboard, "isolate: write the tables into this Markdown file");
   command->add_flag("--json", args->json, "print one JSON document");
   command->callback([args, &exit_code] { exit_code = run_bench(*args); });

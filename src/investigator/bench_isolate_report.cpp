@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -56,14 +58,14 @@ std::string isolate_bench_markdown(const IsolateBenchResult& result) {
   out +=
       "*Right*: the planted set confirmed and nothing else, `clean`, or `unexplained`, whatever is the truth. "
       "*Undecided*: inconclusive, or the true set suspected. *Missed*: called clean, because no launch as deployed "
-      "showed it (the report prints the rate that launches may have). *Wrong, stated*: any other set with a posterior "
-      "of 0.95 "
-      "or "
-      "more, confirmed or not. *Bits*: log2 of 1 / prior of the truth, below which no strategy's launches can be on "
-      "average. A world that is not *modelled* has a truth, or rates, that the model's prior does not foresee.\n\n"
+      "showed it (the report prints the rate that launches may have; where an off side is broken, only the reference "
+      "is "
+      "wrong). *Wrong, stated*: any other set with a posterior of 0.95 or more, confirmed or not. *Search* begins with "
+      "one more launch of the failing and of the passing variant; the rest are group tests, to be compared with the "
+      "*bits*: log2 of 1 / prior of the truth, below which no strategy's launches can be on average. A world that is "
+      "not *modelled* has a truth, or rates, that the model's prior does not foresee.\n\n"
       "| world | modelled | runs | right | undecided | missed | wrong, confirmed | wrong, stated | launches: floor | "
-      "search | "
-      "confirmation | bits |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "search | confirmation | bits |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const WorldScore& w : result.worlds)
     out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {} |\n", w.name,
                        w.modelled ? "yes" : "no", w.runs, share(w.right, w.runs), share(w.undecided, w.runs),
@@ -80,7 +82,7 @@ std::string isolate_bench_markdown(const IsolateBenchResult& result) {
       "rule's posterior lies in a range.\n\n| posterior | searches | stated, mean | it was the truth | 95 % interval "
       "|\n|---|---|---|---|---|\n";
   for (const CalibrationBin& b : result.calibration) {
-    const Interval i = interval_95(static_cast<int>(b.held * b.count + 0.5), b.count);
+    const Interval i = interval_95(static_cast<int>(std::lround(b.held * b.count)), b.count);
     out += fmt::format("| {:.2f}–{:.2f} | {} | {:.3f} | {:.3f} | {:.3f}–{:.3f} |\n", b.low, b.high, b.count, b.stated,
                        b.held, i.low, i.high);
   }

@@ -11,11 +11,11 @@ namespace plumb::investigator {
 namespace {
 
 TEST(BenchIsolate, ConfirmsNothingWrongAndFindsWhatTheModelForesees) {
-  const IsolateBenchResult result = bench_isolate({.investigations = 340, .switches = 10, .seed = 7});
+  const IsolateBenchResult result = bench_isolate({.investigations = 170, .switches = 10, .seed = 7});
   int modelled = 0;
   int right = 0;
   for (const WorldScore& w : result.worlds) {
-    EXPECT_EQ(w.runs, 20) << w.name;
+    EXPECT_EQ(w.runs, 10) << w.name;
     EXPECT_EQ(w.wrong_confirmed, 0) << w.name;
     EXPECT_LE(w.wrong_stated, 1) << w.name;
     EXPECT_LE(w.right + w.undecided + w.missed + w.wrong_confirmed, w.runs) << w.name;

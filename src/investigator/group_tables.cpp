@@ -29,7 +29,8 @@ SequenceTable::SequenceTable(Beta steady, Beta flaky) {
 
 std::size_t SequenceTable::at(Counts c) {
   CHECK(0 <= c.failures && c.failures <= c.trials && c.trials < kKept);
-  return static_cast<std::size_t>(c.trials * (c.trials + 1) / 2 + c.failures);
+  const auto trials = static_cast<std::size_t>(c.trials);
+  return trials * (trials + 1) / 2 + static_cast<std::size_t>(c.failures);
 }
 
 double SequenceTable::next_fails(Counts c) const {

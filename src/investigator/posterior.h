@@ -82,7 +82,7 @@ class GroupTest {
   struct Choice {
     std::vector<Variant> starts;                                             // where the search begins; not empty
     std::function<std::optional<Variant>(Variant, std::size_t, bool)> turn;  // one switch turned, or not allowed
-    std::function<double(const Variant&)> cost;                              // seconds of a launch
+    std::function<double(const Variant&)> cost;                              // of a launch, in any unit
     std::vector<Variant> refused;                                            // known not to launch
     std::uint64_t seed = 0;
   };

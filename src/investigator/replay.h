@@ -21,7 +21,9 @@ namespace plumb::investigator {
 
 using Items = std::vector<std::pair<ItemId, Wording>>;
 
-inline constexpr int kAttempts = 2;  // a launch that fails for no reason of its variant is tried again once
+inline constexpr double kSure = 0.95;         // posterior of a named set, under the flat prior too
+inline constexpr double kPredictiveP = 0.01;  // of the check that a rule misses nothing
+inline constexpr int kAttempts = 2;           // a launch that fails for no reason of its variant is tried again once
 
 /// Thrown where the history lacks a launch or trials of it: what to do next.
 struct Pending {

@@ -13,8 +13,6 @@ constexpr int kRestTrials = 12;  // of a cell that still failed in the cured var
 constexpr int kMaxPairs = 28;    // of launches in a contrast
 constexpr double kEnough = 100;  // e-value
 constexpr double kHopeless = 0.05;
-constexpr double kSure = 0.95;
-constexpr double kPredictiveP = 0.01;
 constexpr int kPairsWhenIdentical = 2;
 constexpr int kIdenticalLaunches = 5;
 

@@ -16,8 +16,6 @@ constexpr int kMinReplays = 3;
 constexpr int kMaxTests = 48;           // launches of one search
 constexpr std::size_t kMaxRefused = 8;  // of them that do not launch
 constexpr double kSettled = 0.97;       // posterior at which a search ends
-constexpr double kSure = 0.95;          // and under the flat prior
-constexpr double kPredictiveP = 0.01;
 
 }  // namespace
 
@@ -140,7 +138,7 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
     const std::string label = fmt::format("{}/{}", search.prefix, i);
     // Where the history went on, nothing was settled yet; damage() computes that again.
     if (!trusting_ || history_.find(label) == nullptr)
-      if (const GroupTest::Belief best = test_->best(); is_settled(best)) return best;
+      if (GroupTest::Belief best = test_->best(); is_settled(best)) return best;
     const auto variant = next_variant(search, label, refused);
     if (!variant) break;
     const Question q = question(search, *variant);
@@ -156,8 +154,7 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
     outcomes_.push_back(outcome);
     test_->add(outcome);
   }
-  const GroupTest::Belief best = test_->best();
-  if (is_settled(best)) return best;
+  if (GroupTest::Belief best = test_->best(); is_settled(best)) return best;
   return std::nullopt;
 }
 
@@ -178,24 +175,24 @@ std::optional<Variant> Replay::next_variant(const Search& search, const std::str
       if (std::find(suspects_.begin(), suspects_.end(), other) == suspects_.end()) return std::nullopt;
     return turned;
   };
-  const double usual_s = mean_launch_s();
+  // In whole launches and rounded seconds: equal seeds choose alike, however fast the machine was.
+  const double usual_s = std::max(1.0, std::round(mean_launch_s()));
   choice.cost = [&d, usual_s, this](const Variant& v) {
-    double seconds = usual_s;
-    for (const std::size_t s : difference(v, findings_.deployed)) seconds += d.switches[s].cost_s;
-    return seconds;
+    double further_s = 0;
+    for (const std::size_t s : difference(v, findings_.deployed)) further_s += d.switches[s].cost_s;
+    return 1 + further_s / usual_s;
   };
   return test_->next(choice);
 }
 
 double Replay::mean_launch_s() const {
-  constexpr double kLeastS = 0.01;
   double sum = 0;
   for (const Seen& seen : seen_) {
     sum += seen.launch->ready_s;
     for (const TrialRecord& t : seen.launch->trials)
       for (const StepRecord& step : t.steps) sum += step.seconds;
   }
-  return std::max(kLeastS, sum / static_cast<double>(std::max<std::size_t>(1, seen_.size())));
+  return sum / static_cast<double>(std::max<std::size_t>(1, seen_.size()));
 }
 
 Replay::Question Replay::question(const Search& search, const Variant& variant) const {
