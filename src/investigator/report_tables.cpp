@@ -174,7 +174,7 @@ Blocks launch_log(const Case& c) {
 std::string rate(Counts c) {
   if (c.trials == 0) return "–";
   const Interval i = interval_95(c.failures, c.trials);
-  return fmt::format("{}/{} ({:.0f}–{:.0f} %)", c.failures, c.trials, 100 * i.low, 100 * i.high);
+  return fmt::format("{}/{} ({:.0f}–{:.0f}\u00a0%)", c.failures, c.trials, 100 * i.low, 100 * i.high);
 }
 
 std::string counted(std::size_t count, const std::string& what) {
