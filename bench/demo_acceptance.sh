@@ -9,5 +9,5 @@ for kind in splitk-merge idx-score-form cmp-state-not-cached chunk-boundary-stat
   python3 "$root/tests/demo/verdict_test.py" "$build" --kind "$kind" --seeds 3 || status=1
 done
 python3 "$root/tests/demo/verdict_test.py" "$build" --clean --seeds 5 || status=1
-python3 "$root/tests/demo/kill_test.py" "$build" --kills 20 --max-kill-s 12 || status=1
+python3 "$root/tests/demo/kill_test.py" "$build" --kills 20 || status=1
 exit $status
