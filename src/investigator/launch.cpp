@@ -24,9 +24,9 @@
 #include "investigator/gpu_memory.h"
 #include "investigator/http_client.h"
 #include "investigator/launch_command.h"
+#include "investigator/local_launch.h"
 #include "investigator/log_tail.h"
 #include "investigator/readiness.h"
-#include "investigator/scrubbed_log.h"
 #include "investigator/secrets.h"
 #include "investigator/source_tree.h"
 #include "investigator/supervisor.h"
@@ -43,136 +43,13 @@ constexpr double kFirstLookS = 0.02;
 constexpr double kSlowestLookS = 0.2;
 constexpr double kLookGrowth = 1.3;
 constexpr double kHealthTimeoutS = 5;
-constexpr double kPortClosingS = 2;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-struct LogFile {
-  std::filesystem::path path;
-  std::uint64_t begin = 0;  // size before this launch: an earlier one may have used the same number
-};
-
-struct Ended {
-  std::size_t process = 0;
-  int status = 0;
-};
 
 // Somebody else listens on a port; `ours` if we chose the port and may choose another.
 struct PortTaken {
   bool chosen = false;
   std::string message;
-};
-
-class Start;
-
-class LocalLaunch : public Launch {
- public:
-  ~LocalLaunch() override { (void)stop(); }
-
-  const std::vector<std::string>& urls() const override { return urls_; }
-  const std::vector<EndpointSpec>& endpoints() const override { return endpoints_; }
-  double ready_s() const override { return ready_s_; }
-
-  bool alive() override {
-    const std::lock_guard lock(mutex_);
-    if (!supervised_) return true;
-    if (supervisor_) take_events(0);
-    return supervisor_ && !ended_ && !lost_;
-  }
-
-  std::string last_log(int lines) const override {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return describe_end(lines);
-    std::string text = lost_ ? "the supervisor of the launch was killed\n" : "";
-    for (std::size_t i = 0; i < logs_.size(); ++i)
-      text += fmt::format("{}process {}, log {}:\n{}", i == 0 ? "" : "\n", names_[i], logs_[i].path.string(),
-                          tail_of_log(logs_[i].path, logs_[i].begin, lines));
-    return text;
-  }
-
-  Result<void> stop() override {
-    const std::lock_guard lock(mutex_);
-    if (!supervisor_) return {};
-    if (auto ended = end_processes(); !ended) return ended;
-    if (auto closed = wait_until_closed(); !closed) return closed;
-    return wait_until_freed();
-  }
-
-  // The rest is for launch_variant.
-
-  // Like stop, but of a launch that failed: its port may well be somebody else's.
-  Result<void> end_processes() {
-    if (!supervisor_) return {};
-    auto stopped = supervisor_->stop();
-    supervisor_.reset();
-    scrubbed_.clear();  // every writer is gone: the logs are complete
-    return stopped;
-  }
-
-  // The next report of the supervisor within timeout_s, with the state above brought up to date.
-  std::optional<SupervisorEvent> take_event(double timeout_s) {
-    auto event = supervisor_->next_event(timeout_s);
-    if (event && event->kind == SupervisorEvent::Kind::ended && !ended_)
-      ended_ = Ended{static_cast<std::size_t>(event->process), event->value};
-    lost_ = supervisor_->gone();
-    return event;
-  }
-
-  std::string describe_end(int lines) const {
-    const LogFile& log = logs_[ended_->process];
-    const std::string tail = tail_of_log(log.path, log.begin, lines);
-    return fmt::format("process {} ended: {}; {} {}{}", names_[ended_->process], describe_exit_status(ended_->status),
-                       tail.empty() ? "it wrote nothing to" : "the last lines of its log", log.path.string(),
-                       tail.empty() ? "" : ":\n" + tail);
-  }
-
- private:
-  friend class Start;
-
-  std::vector<std::string> names_;  // of the processes
-  std::vector<LogFile> logs_;
-  std::vector<ScrubbedLog> scrubbed_;
-  std::vector<std::string> urls_;
-  std::vector<EndpointSpec> endpoints_;
-  LaunchNames fill_;
-  std::vector<int> fixed_ports_;  // written in the deployment file
-  std::vector<int> ports_here_;   // chosen by us, of processes that listen on this machine
-  std::vector<std::pair<ProcessSpec, std::map<int, std::int64_t>>> memory_before_;
-  std::optional<Supervisor> supervisor_;
-  bool supervised_ = false;
-  std::optional<Ended> ended_;
-  bool lost_ = false;
-  double ready_s_ = 0;
-
-  void take_events(double timeout_s) {
-    while (take_event(timeout_s)) {
-    }
-  }
-
-  Result<void> wait_until_freed() const {
-    for (const auto& [process, before] : memory_before_)
-      if (auto freed = wait_for_gpu_memory(process, before); !freed) return freed;
-    return {};
-  }
-
-  Result<void> wait_until_closed() const {
-    std::vector<int> ports = fixed_ports_;
-    ports.insert(ports.end(), ports_here_.begin(), ports_here_.end());
-    const auto start = Clock::now();
-    for (const int port : ports) {
-      auto listeners = listening_sockets(port);
-      while (!listeners.empty() && seconds_since(start) < kPortClosingS) {
-        std::this_thread::sleep_for(std::chrono::duration<double>(kFirstLookS));
-        listeners = listening_sockets(port);
-      }
-      if (!listeners.empty())
-        return error("port {} is still open after the launch was stopped: {} holds it", port,
-                     describe_holder(listeners[0]));
-    }
-    return {};
-  }
-
-  mutable std::mutex mutex_;
 };
 
 tl::unexpected<LaunchFailure> failed(Kind kind, std::string message) {
@@ -193,10 +70,12 @@ struct Gate {
   std::future<Answer> answer;                      // to questions[asked], when asked
 };
 
+}  // namespace
+
 // One attempt to launch: holds what is needed until everything is ready.
-class Start {
+class LaunchStart {
  public:
-  Start(const Deployment& deployment, const Variant& variant, const LaunchOptions& options)
+  LaunchStart(const Deployment& deployment, const Variant& variant, const LaunchOptions& options)
       : deployment_(deployment), variant_(variant), options_(options), launch_(std::make_unique<LocalLaunch>()) {}
 
   tl::expected<void, LaunchFailure> prepare();
@@ -242,7 +121,7 @@ class Start {
   Clock::time_point start_ = Clock::now();
 };
 
-tl::expected<void, LaunchFailure> Start::prepare() {
+tl::expected<void, LaunchFailure> LaunchStart::prepare() {
   keep_secrets_of(deployment_);
   for (const EndpointSpec& endpoint : deployment_.endpoints)
     if (!endpoint.key_env.empty() && std::getenv(endpoint.key_env.c_str()) == nullptr)
@@ -260,7 +139,7 @@ tl::expected<void, LaunchFailure> Start::prepare() {
 }
 
 // The working tree of [source] with the patches of the variant.
-tl::expected<void, LaunchFailure> Start::prepare_tree() {
+tl::expected<void, LaunchFailure> LaunchStart::prepare_tree() {
   if (deployment_.source.repository.empty()) return {};
   if (options_.tree.empty())
     return failed(Kind::environment, "[source] needs a folder for its working tree, and this command has none");
@@ -271,7 +150,7 @@ tl::expected<void, LaunchFailure> Start::prepare_tree() {
   return {};
 }
 
-tl::expected<void, LaunchFailure> Start::choose_ports() {
+tl::expected<void, LaunchFailure> LaunchStart::choose_ports() {
   static std::atomic<int> launches{0};
   launch_->fill_.instance = fmt::format("plumb-{}-{}", getpid(), ++launches);
   auto& ports = launch_->fill_.ports;
@@ -301,11 +180,11 @@ tl::expected<void, LaunchFailure> Start::choose_ports() {
 }
 
 // Written in the file, on this machine.
-bool Start::has_fixed_port(const EndpointSpec& endpoint) const {
+bool LaunchStart::has_fixed_port(const EndpointSpec& endpoint) const {
   return port_names(endpoint.url).value_or(std::vector<std::string>{}).empty() && is_local_url(endpoint.url);
 }
 
-tl::expected<void, LaunchFailure> Start::fill_endpoints() {
+tl::expected<void, LaunchFailure> LaunchStart::fill_endpoints() {
   for (EndpointSpec endpoint : deployment_.endpoints) {
     endpoint.url = fill(endpoint.url);
     endpoint.model = fill_instances(endpoint.model, launch_->fill_);
@@ -323,7 +202,7 @@ tl::expected<void, LaunchFailure> Start::fill_endpoints() {
 }
 
 // On another machine nobody can look up who listens: whoever answers there before the launch is not ours.
-tl::expected<void, LaunchFailure> Start::nobody_answers_yet() {
+tl::expected<void, LaunchFailure> LaunchStart::nobody_answers_yet() {
   constexpr double kTimeoutS = 2;
   if (deployment_.processes.empty()) return {};
   for (const ProcessSpec& process : deployment_.processes) {
@@ -338,7 +217,7 @@ tl::expected<void, LaunchFailure> Start::nobody_answers_yet() {
   return {};
 }
 
-tl::expected<void, LaunchFailure> Start::measure_memory() {
+tl::expected<void, LaunchFailure> LaunchStart::measure_memory() {
   for (const ProcessSpec& process : deployment_.processes) {
     if (!process.wait_gpu_memory) continue;
     auto used = gpu_memory_used(process);
@@ -348,7 +227,7 @@ tl::expected<void, LaunchFailure> Start::measure_memory() {
   return {};
 }
 
-tl::expected<int, LaunchFailure> Start::open_log(const std::string& process) {
+tl::expected<int, LaunchFailure> LaunchStart::open_log(const std::string& process) {
   LogFile log;
   log.path = options_.log_folder / fmt::format("{}-{}.log", options_.launch_id, process);
   std::error_code code;
@@ -361,7 +240,7 @@ tl::expected<int, LaunchFailure> Start::open_log(const std::string& process) {
   return opened;
 }
 
-tl::expected<SupervisedProcess, LaunchFailure> Start::prepare_process(const ProcessSpec& process) {
+tl::expected<SupervisedProcess, LaunchFailure> LaunchStart::prepare_process(const ProcessSpec& process) {
   const auto refused = [&](const std::string& why) {
     return failed(Kind::environment, fmt::format("process {}: {}", process.name, why));
   };
@@ -386,7 +265,7 @@ tl::expected<SupervisedProcess, LaunchFailure> Start::prepare_process(const Proc
   return supervised;
 }
 
-tl::expected<void, LaunchFailure> Start::start_supervisor() {
+tl::expected<void, LaunchFailure> LaunchStart::start_supervisor() {
   std::vector<SupervisedProcess> processes;
   for (const ProcessSpec& spec : deployment_.processes) {
     auto process = prepare_process(spec);
@@ -403,13 +282,13 @@ tl::expected<void, LaunchFailure> Start::start_supervisor() {
   return {};
 }
 
-void Start::add_generation(Gate& gate, std::size_t endpoint) {
+void LaunchStart::add_generation(Gate& gate, std::size_t endpoint) {
   gate.questions.push_back([url = launch_->urls_[endpoint], spec = launch_->endpoints_[endpoint]](double timeout_s) {
     return ask_generation(url, spec, timeout_s);
   });
 }
 
-void Start::make_gates() {
+void LaunchStart::make_gates() {
   for (std::size_t i = 0; i < deployment_.processes.size(); ++i) {
     const ProcessSpec& process = deployment_.processes[i];
     Gate& gate = gates_.emplace_back();
@@ -445,7 +324,7 @@ void Start::make_gates() {
   }
 }
 
-tl::expected<void, LaunchFailure> Start::start_what_may_start() {
+tl::expected<void, LaunchFailure> LaunchStart::start_what_may_start() {
   const auto is_ready = [&](const std::string& name) {
     return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
       return gate.process >= 0 && gate.ready && launch_->names_[static_cast<std::size_t>(gate.process)] == name;
@@ -470,7 +349,7 @@ tl::expected<void, LaunchFailure> Start::start_what_may_start() {
 }
 
 // Waits for a report of the supervisor, at most timeout_s; fails when a process could not be started or has ended.
-tl::expected<void, LaunchFailure> Start::take_event(double timeout_s) {
+tl::expected<void, LaunchFailure> LaunchStart::take_event(double timeout_s) {
   if (!launch_->supervisor_) {
     std::this_thread::sleep_for(std::chrono::duration<double>(timeout_s));
     return {};
@@ -491,7 +370,7 @@ tl::expected<void, LaunchFailure> Start::take_event(double timeout_s) {
 }
 
 // Whether nobody but our processes listens on the gate's port; otherwise taken_ says who does.
-bool Start::is_ours(const Gate& gate) {
+bool LaunchStart::is_ours(const Gate& gate) {
   if (gate.port == 0) return true;
   const auto listeners = listening_sockets(gate.port);
   if (listeners.empty()) return true;
@@ -509,7 +388,7 @@ bool Start::is_ours(const Gate& gate) {
   return true;
 }
 
-tl::expected<void, LaunchFailure> Start::look(Gate& gate) {
+tl::expected<void, LaunchFailure> LaunchStart::look(Gate& gate) {
   if (gate.log && !gate.log->found()) {
     gate.last = "no line of its log matches ready.log yet";
     return {};
@@ -535,7 +414,7 @@ tl::expected<void, LaunchFailure> Start::look(Gate& gate) {
   return {};
 }
 
-LaunchFailure Start::not_ready() const {
+LaunchFailure LaunchStart::not_ready() const {
   std::string message = fmt::format("not ready after {} s:", deployment_.start_timeout_s);
   bool refused = false;
   const char* gap = " ";
@@ -561,7 +440,7 @@ LaunchFailure Start::not_ready() const {
   return {Kind::not_ready, without_secrets(message)};
 }
 
-tl::expected<void, LaunchFailure> Start::wait_until_ready() {
+tl::expected<void, LaunchFailure> LaunchStart::wait_until_ready() {
   start_ = Clock::now();
   for (double step_s = kFirstLookS; !all_ready(); step_s = std::min(step_s * kLookGrowth, kSlowestLookS)) {
     if (auto started = start_what_may_start(); !started) return started;
@@ -575,8 +454,6 @@ tl::expected<void, LaunchFailure> Start::wait_until_ready() {
   return {};
 }
 
-}  // namespace
-
 tl::expected<std::unique_ptr<Launch>, LaunchFailure> launch_variant(const Deployment& deployment,
                                                                     const Variant& variant,
                                                                     const LaunchOptions& options) {
@@ -584,7 +461,7 @@ tl::expected<std::unique_ptr<Launch>, LaunchFailure> launch_variant(const Deploy
   if (const auto allowed = check_variant(deployment, variant); !allowed)
     return failed(Kind::infeasible, allowed.error().message);
   for (int attempt = 1;; ++attempt) {
-    Start start(deployment, variant, options);
+    LaunchStart start(deployment, variant, options);
     auto ready = start.prepare();
     if (ready) ready = start.wait_until_ready();
     auto launch = start.take();

@@ -19,6 +19,7 @@
 #include "base/process_tree.h"
 #include "base/rng.h"
 #include "investigator/http_client.h"
+#include "investigator/secrets.h"
 
 namespace plumb::investigator {
 namespace {
@@ -187,6 +188,13 @@ TEST_F(LaunchTest, ADeadProcessIsInfeasibleWithStatusAndLog) {
                  {"process server ended: exit status 3", "CUDA error: out of ?? memory", "1-server.log"});
   expect_failure(deployment("\"crashes\"", 30), Kind::infeasible, {"killed by signal 11"});
   expect_failure(deployment("\"leaves_a_child_and_dies\"", 30), Kind::infeasible, {"exit status 4"});
+}
+
+TEST_F(LaunchTest, TheLastLinesOfADeadServerAreThereAlsoThroughTheFilterOfSecrets) {
+  keep_secret("mode dies");  // what the server says first
+  for (int i = 0; i < 5; ++i)
+    expect_failure(deployment("\"dies\"", 30), Kind::infeasible,
+                   {"exit status 3", "fake server, <secret>", "CUDA error: out of"});
 }
 
 TEST_F(LaunchTest, WhatCannotBeStartedIsTheEnvironmentsFault) {

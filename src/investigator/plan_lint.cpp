@@ -277,7 +277,7 @@ std::string explain_launches(const Deployment& deployment) {
 
 Result<std::string> explain_plan(const Deployment& deployment, const Limits& limits, std::string_view toml,
                                  const std::vector<FileNote>& notes) {
-  const auto plan = describe_plan(deployment, limits);
+  auto plan = describe_plan(deployment, limits);
   if (!plan) return plan;
   return "The file, line by line:\n" + explain_file(toml, notes) + "\nWhat will be started and asked:\n" +
          explain_launches(deployment) + "\nWhat will be measured:\n" + *plan;
@@ -285,7 +285,7 @@ Result<std::string> explain_plan(const Deployment& deployment, const Limits& lim
 
 Result<std::string> explained_plan_json(const Deployment& deployment, const Limits& limits,
                                         const std::vector<FileNote>& notes) {
-  const auto plan = plan_json(deployment, limits);
+  auto plan = plan_json(deployment, limits);
   if (!plan) return plan;
   Json document = Json::parse(*plan);
   document["plan"].update(lint_json(deployment, notes));

@@ -1,11 +1,15 @@
 #include "investigator/scrubbed_log.h"
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "investigator/secrets.h"
@@ -22,26 +26,44 @@ void write_all(int file, std::string_view text) {
   }
 }
 
-void copy_without_secrets(int from, int to) {
-  std::string pending;
-  char buffer[16384];
-  for (;;) {
-    const ssize_t size = read(from, buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) break;
-    pending.append(buffer, static_cast<std::size_t>(size));
-    // Whole secrets first: the end of one may be the beginning of another.
-    pending = without_secrets(pending);
-    const std::size_t held = secret_may_begin(pending);
-    write_all(to, std::string_view(pending).substr(0, pending.size() - held));
-    pending.erase(0, pending.size() - held);
-  }
-  write_all(to, pending);
-  close(from);
-  close(to);
-}
-
 }  // namespace
+
+struct ScrubbedLog::Pipe {
+  int from = -1, to = -1;
+  std::atomic<bool> busy{false};  // between looking at the pipe and having written what was in it
+  std::atomic<bool> ended{false};
+  ~Pipe() {
+    close(from);
+    close(to);
+  }
+
+  void copy() {
+    std::string pending;
+    char buffer[16384];
+    for (;;) {
+      pollfd wait{from, POLLIN, 0};
+      busy = false;
+      if (poll(&wait, 1, -1) < 0) continue;
+      busy = true;
+      const ssize_t size = read(from, buffer, sizeof buffer);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) break;
+      pending.append(buffer, static_cast<std::size_t>(size));
+      // Whole secrets first: the end of one may be the beginning of another.
+      pending = without_secrets(pending);
+      const std::size_t held = secret_may_begin(pending);
+      write_all(to, std::string_view(pending).substr(0, pending.size() - held));
+      pending.erase(0, pending.size() - held);
+    }
+    write_all(to, pending);
+    ended = true;
+  }
+
+  bool is_empty() const {
+    int bytes = 0;
+    return ended || (ioctl(from, FIONREAD, &bytes) == 0 && bytes == 0 && !busy);
+  }
+};
 
 Result<ScrubbedLog> ScrubbedLog::open(int file) {
   int ends[2];
@@ -51,12 +73,21 @@ Result<ScrubbedLog> ScrubbedLog::open(int file) {
   }
   ScrubbedLog log;
   log.writer_ = ends[1];
-  log.thread_ = std::thread(copy_without_secrets, ends[0], file);
+  log.pipe_ = std::make_shared<Pipe>();
+  log.pipe_->from = ends[0];
+  log.pipe_->to = file;
+  log.thread_ = std::thread([pipe = log.pipe_] { pipe->copy(); });
   return log;
 }
 
+void ScrubbedLog::settle() const {
+  constexpr int kMostLooks = 1000;
+  for (int look = 0; pipe_ != nullptr && look < kMostLooks && !pipe_->is_empty(); ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 ScrubbedLog::ScrubbedLog(ScrubbedLog&& other) noexcept
-    : writer_(std::exchange(other.writer_, -1)), thread_(std::move(other.thread_)) {}
+    : writer_(std::exchange(other.writer_, -1)), pipe_(std::move(other.pipe_)), thread_(std::move(other.thread_)) {}
 
 ScrubbedLog::~ScrubbedLog() {
   if (thread_.joinable()) thread_.join();

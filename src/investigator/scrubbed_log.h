@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <memory>
 #include <thread>
 
 #include "base/result.h"
@@ -19,10 +19,14 @@ class ScrubbedLog {
   ScrubbedLog& operator=(ScrubbedLog&&) = delete;
 
   int writer() const { return writer_; }
+  /// Waits until what was written so far is in the file, at most a second: after the writer has ended, its last lines.
+  void settle() const;
 
  private:
+  struct Pipe;
   ScrubbedLog() = default;
   int writer_ = -1;
+  std::shared_ptr<Pipe> pipe_;
   std::thread thread_;
 };
 

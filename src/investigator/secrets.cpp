@@ -25,7 +25,7 @@ void keep_form(std::string form) {
   auto& all = kept();
   if (std::find(all.begin(), all.end(), form) != all.end()) return;
   all.push_back(std::move(form));
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
 }
 
 }  // namespace
