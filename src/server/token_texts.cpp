@@ -1,13 +1,12 @@
 #include "server/token_texts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "server/api.h"
 
@@ -22,16 +21,34 @@ void append_number(std::string& out, std::int64_t value) { fmt::format_to(std::b
 
 std::string array(std::string& list) { return '[' + std::exchange(list, {}) + ']'; }
 
+// Well-formed parts pass through JSON unchanged; what is not is replaced or left out, which differs.
+bool is_utf8(const std::string& text) {
+  const nlohmann::json json = text;
+  using Handler = nlohmann::json::error_handler_t;
+  return json.dump(-1, ' ', false, Handler::replace) == json.dump(-1, ' ', false, Handler::ignore);
+}
+
+// Every byte, as OpenAI's API writes a token that is no text by itself: bytes:\xe6\xbc
+std::string escaped(const std::string& bytes) {
+  std::string out = "bytes:";
+  for (const char byte : bytes) fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(byte));
+  return out;
+}
+
 }  // namespace
 
 TokenTexts::TokenTexts(const Encoding& encoding) {
   const auto size = static_cast<std::size_t>(encoding.vocab_size());
-  std::unordered_map<std::string, std::int32_t> seen;
+  std::unordered_set<std::string> taken;
   for (std::size_t i = 0; i < size; ++i) {
-    const auto id = static_cast<std::int32_t>(i);
-    bytes_.push_back(encoding.token_bytes(id));
-    quoted_.push_back(json_quote(bytes_.back()));
-    first_.push_back(seen.emplace(quoted_.back(), id).first->second);
+    bytes_.push_back(encoding.token_bytes(static_cast<std::int32_t>(i)));
+    std::string text = json_quote(bytes_.back());
+    if (!is_utf8(bytes_.back())) text = json_quote(escaped(bytes_.back()));
+    if (!taken.insert(text).second) {
+      text = fmt::format("\"token_id:{}\"", i);
+      taken.insert(text);
+    }
+    quoted_.push_back(std::move(text));
   }
 }
 
@@ -63,7 +80,7 @@ void CompletionLogprobs::append(const TokenScore& score, std::size_t text_offset
   std::unordered_set<std::int32_t> shown;
   std::string map;
   const auto add = [&](std::int32_t id, float logprob) {
-    if (!shown.insert(texts_->first_with_text(id)).second) return;
+    if (!shown.insert(id).second) return;
     comma(map);
     map += texts_->quoted(id);
     map += ':';

@@ -10,7 +10,9 @@
 
 namespace plumb::server {
 
-/// The text of every token as JSON, made once. Tokens whose bytes are not UTF-8 by themselves show U+FFFD.
+/// The text of every token as JSON, made once; no two tokens have the same. One whose bytes are not UTF-8 by themselves
+/// is written as OpenAI's API does, `bytes:\xe6\xbc`; one whose text a lower id has (unused ids have none) is
+/// `token_id:7`.
 class TokenTexts {
  public:
   explicit TokenTexts(const Encoding& encoding);
@@ -18,14 +20,11 @@ class TokenTexts {
   const std::string& bytes(std::int32_t id) const { return bytes_[static_cast<std::size_t>(id)]; }
   /// The text with its quotes.
   const std::string& quoted(std::int32_t id) const { return quoted_[static_cast<std::size_t>(id)]; }
-  /// The lowest id with the same text.
-  std::int32_t first_with_text(std::int32_t id) const { return first_[static_cast<std::size_t>(id)]; }
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
 
  private:
   std::vector<std::string> bytes_;
   std::vector<std::string> quoted_;
-  std::vector<std::int32_t> first_;
 };
 
 /// Appends a log-probability: the f32 widened to double and printed shortest, so that reading it gives the same f32.
@@ -35,8 +34,8 @@ void append_logprob(std::string& out, float value);
 /// Collects the log-probabilities of /v1/completions:
 /// {tokens, token_logprobs, top_logprobs, text_offset, token_ids, top_logprob_ids}.
 ///
-/// top_logprobs maps texts to values as in OpenAI's API; where several tokens have one text it holds the largest.
-/// token_ids and top_logprob_ids ([[id, logprob]…], largest first) are ours and say exactly which token is meant.
+/// top_logprobs maps the texts of the k largest and of the token itself to values, as in OpenAI's API. token_ids and
+/// top_logprob_ids ([[id, logprob]…], the k largest only, largest first) are ours.
 class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const TokenTexts& texts) : texts_(&texts) {}

@@ -2,7 +2,10 @@
 
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -31,12 +34,42 @@ TEST(AppendLogprob, EveryFiniteF32SurvivesJson) {
   }
 }
 
+TEST(TokenTexts, NoTwoTokensHaveTheSame) {
+  for (const char* folder : {"phantom"}) {
+    const auto encoding = load_encoding(std::filesystem::path(PLUMB_SOURCE_DIR) / folder);
+    ASSERT_TRUE(encoding) << encoding.error().message;
+    const TokenTexts texts(**encoding);
+    std::set<std::string> seen;
+    for (std::int32_t id = 0; id < texts.size(); ++id) {
+      EXPECT_TRUE(seen.insert(texts.quoted(id)).second) << id << " " << texts.quoted(id);
+      const auto text = nlohmann::json::parse(texts.quoted(id)).get<std::string>();
+      EXPECT_EQ(text.find("\xef\xbf\xbd") == text.npos, texts.bytes(id).find("\xef\xbf\xbd") == text.npos) << id;
+    }
+  }
+}
+
+// Whichever token is drawn and however many are listed: its value stands under its own key, and k others or more.
+TEST(CompletionLogprobs, ListTheTokenItselfAndLoseNone) {
+  const testing_support::ByteEncoding encoding;
+  const TokenTexts texts(encoding);
+  for (std::int32_t id = 0; id < texts.size(); ++id) {
+    CompletionLogprobs logprobs(texts);
+    TokenScore score{.id = id, .logprob = -7.5f, .top = {}};
+    for (std::int32_t other = 0; other < texts.size(); ++other)
+      if (other != id) score.top.emplace_back(other, -1.0f - static_cast<float>(other));
+    logprobs.append(score, 0);
+    const auto json = nlohmann::json::parse(logprobs.take());
+    EXPECT_EQ(json["top_logprobs"][0].size(), static_cast<std::size_t>(texts.size())) << id;
+    EXPECT_EQ(json["top_logprobs"][0][json["tokens"][0].get<std::string>()], json["token_logprobs"][0]) << id;
+  }
+}
+
 TEST(CompletionLogprobs, SayExactlyWhichTokensAreMeant) {
   const testing_support::ByteEncoding encoding;
   const TokenTexts texts(encoding);
   CompletionLogprobs logprobs(texts);
   logprobs.append_unscored('a', 0);
-  // 0x80 and 0x81 are not UTF-8 alone: one text, two tokens.
+  // 0x80 and 0x81 are not UTF-8 alone.
   logprobs.append({.id = 'b', .logprob = -3.0f, .top = {{0x80, -0.5f}, {0x81, -1.5f}}}, 1);
   const auto json = nlohmann::json::parse(logprobs.take());
   EXPECT_EQ(json["tokens"], (nlohmann::json{"a", "b"}));
@@ -44,7 +77,7 @@ TEST(CompletionLogprobs, SayExactlyWhichTokensAreMeant) {
   EXPECT_EQ(json["text_offset"], (nlohmann::json{0, 1}));
   EXPECT_EQ(json["token_ids"], (nlohmann::json{'a', 'b'}));
   EXPECT_TRUE(json["top_logprobs"][0].is_null());
-  EXPECT_EQ(json["top_logprobs"][1], (nlohmann::json{{"\xef\xbf\xbd", -0.5}, {"b", -3.0}}));
+  EXPECT_EQ(json["top_logprobs"][1], (nlohmann::json{{"bytes:\\x80", -0.5}, {"bytes:\\x81", -1.5}, {"b", -3.0}}));
   EXPECT_EQ(json["top_logprob_ids"][1], nlohmann::json::parse("[[128,-0.5],[129,-1.5]]"));
   EXPECT_EQ(nlohmann::json::parse(logprobs.take())["tokens"], nlohmann::json::array());
 }
@@ -55,7 +88,7 @@ TEST(ChatLogprobs, CarryTheTrueBytes) {
   ChatLogprobs logprobs(texts);
   logprobs.append({.id = 0xf0, .logprob = -1.0f, .top = {{0xf0, -1.0f}, {'q', -2.0f}}});
   const auto json = nlohmann::json::parse(logprobs.take())["content"][0];
-  EXPECT_EQ(json["token"], "\xef\xbf\xbd");
+  EXPECT_EQ(json["token"], "bytes:\\xf0");
   EXPECT_EQ(json["bytes"], nlohmann::json{240});
   EXPECT_EQ(json["token_id"], 240);
   EXPECT_EQ(json["top_logprobs"].size(), 2u);
