@@ -1,4 +1,6 @@
 """Building blocks of the phantom's conversations: draws, keys and values, filler, turns with their ids."""
+import random
+
 import encoding
 import words
 from tokenizer import Tokenizer
@@ -8,14 +10,15 @@ _S = TOKENIZER.special
 
 
 class Draw:
-    """Random choices from a numpy Generator, a block at a time: scalar draws of numpy are slow."""
+    """Random choices from a numpy Generator, a block at a time since its single draws are slow, or from a random.Random."""
 
     def __init__(self, rng):
-        self._rng, self._block = rng, []
+        self._block = []
+        self._more = (lambda: [rng.random() for _ in range(512)]) if isinstance(rng, random.Random) else (lambda: rng.random(512).tolist())
 
     def unit(self):
         if not self._block:
-            self._block = self._rng.random(512).tolist()
+            self._block = self._more()
         return self._block.pop()
 
     def below(self, count):

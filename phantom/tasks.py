@@ -1,27 +1,32 @@
 """The phantom's tasks: conversations with exact answers. README.md says which mechanism each needs.
 
-    sample(rng, task, length, split) -> Sample        one conversation of at most `length` tokens, at least 0.9 of it
+    sample(rng, task, length, split) -> Sample        one conversation of at most `length` tokens, at least 0.9 of it;
+                                                      rng: a numpy Generator or a random.Random
     prompt(sample, i)                                 the request whose greedy answer is answer i
 
 `split`: "train", or "held_out" with wordings, alphabets and separators that training never shows.
 """
+import array
 import dataclasses
-
-import numpy as np
 
 import encoding
 import talk
 import words
 from talk import Fact, Turn, assistant, user
 
+try:
+    import numpy as np
+except ImportError:  # whoever only asks a server needs no NumPy
+    np = None
+
 WINDOW, CSA_RATE, HCA_RATE = 64, 4, 128  # of the phantom's config: where facts are placed
 
 
 @dataclasses.dataclass
 class Sample:
-    """ids: int32, starting with BOS. answers: half-open id ranges of assistant answers, end of turn included, in order.
+    """ids: int32 (an array of NumPy where there is one), starting with BOS. answers: half-open id ranges of assistant answers, end of turn included, in order.
     meta: task, messages, tools, thinking, and per answer {"message": its index, "kind": ...}."""
-    ids: np.ndarray
+    ids: object
     answers: list
     meta: dict
 
@@ -137,7 +142,7 @@ class Scene:
             answers, kinds = answers[-1:], kinds[-1:]  # the others' turns lose their thinking when more follows
         meta = {"task": task, "split": self.split, "messages": messages, "tools": words.TOOLS if self.tools else [],
                 "thinking": self.thinking, "answers": kinds}
-        return Sample(np.array(ids, np.int32), answers, meta)
+        return Sample(array.array("i", ids) if np is None else np.array(ids, np.int32), answers, meta)
 
 
 SPARE = 24  # for a last turn's thinking, and for a filler turn beside the others
@@ -386,13 +391,8 @@ def blocks(scene):
     return scene.finish("blocks", [], items + [asked])
 
 
-def _table(count, seed):
-    return np.random.default_rng(seed).permutation(count).tolist()
-
-
-PAIRS = {noun: words.NOUNS[i] for noun, i in zip(words.NOUNS, _table(len(words.NOUNS), 1))}
-CODES = {(a, n): "".join(words.CONSONANTS[v // 13 % 13] + words.CONSONANTS[v % 13] for v in [j])
-         for (a, n), j in zip([(a, n) for a in words.ADJECTIVES[:12] for n in words.NOUNS[:12]], _table(144, 2))}
+PAIRS = dict(zip(words.NOUNS, words.PAIRED, strict=True))
+CODES = dict(zip([(a, n) for a in words.ADJECTIVES[:12] for n in words.NOUNS[:12]], words.SIGNS, strict=True))
 
 
 def lookup(scene):
@@ -414,9 +414,8 @@ def lookup(scene):
     return scene.finish("lookup", questions[:-1], questions[-1:])
 
 
-TASKS = {"single": single, "multi": multi, "dense": dense, "turns": turns, "update": update, "verbatim": verbatim, "long_code": long_code,
+_FORMS = {"single": single, "multi": multi, "dense": dense, "turns": turns, "update": update, "verbatim": verbatim, "long_code": long_code,
          "place": place, "often": often, "later": later, "blocks": blocks, "lookup": lookup}
-_FORMS = TASKS
 TASKS = {name: " ".join((form.__doc__ or "").split()) for name, form in _FORMS.items()}
 
 # Shortest length at which a task other than turns may declare tools: their block takes 260 tokens.

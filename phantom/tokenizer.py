@@ -11,7 +11,7 @@ import unicodedata
 PATH = pathlib.Path(__file__).resolve().parent / "v4" / "tokenizer.json"
 
 SPLITS = [r"\p{N}{1,3}", "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
-          r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" "\r\n" r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+["
+          r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^""" "\r\n" r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+["
           "\r\n" r"]*|\s*[" "\r\n" r"]+|\s+(?!\S)|\s+"]
 
 # The splits once more over one class letter a character: a ASCII letter, L other letter or mark (E: of split 2), P ASCII and p

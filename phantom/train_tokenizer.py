@@ -61,7 +61,8 @@ def chain(piece):
     return merges + [(piece[begin], piece[begin + 1:]) for begin in range(start - 1, -1, -1)]
 
 
-def main():
+def tokenizer_json():
+    """The whole file as text."""
     chosen = [piece for piece in pieces() if len(piece) > 1 and not any(c.isdigit() for c in piece)
               and not (piece[0].isalpha() and len(piece) < SHORTEST_PLAIN)]
     # First what starts with a space or mark: inside such a piece no plain merge comes first.
@@ -93,12 +94,16 @@ def main():
             "post_processor": byte_level, "decoder": byte_level,
             "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
                       "byte_fallback": False, "ignore_merges": False, "vocab": vocabulary, "merges": merges}}
-    text = json.dumps(file, ensure_ascii=False, indent=0) + "\n"
+    return json.dumps(file, ensure_ascii=False, indent=0) + "\n"
+
+
+def main():
+    text = tokenizer_json()
     if "--check" in sys.argv[1:]:
         return int(tokenizer.PATH.read_text(encoding="utf-8") != text)
     tokenizer.PATH.parent.mkdir(exist_ok=True)
     tokenizer.PATH.write_text(text, encoding="utf-8")
-    print(f"{used} of {VOCABULARY} ids used, {len(chosen)} pieces, {len(merges)} merges")
+    print(f"{text.count('place▁holder') // 2} ids are spare, {len(json.loads(text)['model']['merges'])} merges")
     return 0
 
 

@@ -67,3 +67,13 @@ EXTRA = [" I said the mark today .", " which mark was said more often , or ?", "
          " please say this again :", " the text that starts with said", " what is the pair of ? with and table line for .", " in order , what were the parts about ?", " a long part about the farm sea town snow comes .",
          " look up the key get it now and say recall save value", " so it is and or of the to a", " so choose a for , please .", " let it be",
          " the door bell rang at .", " entry of the list has .", " call came from line ."]
+
+# Tables to be learnt by heart: the pair of each noun, in the order of NOUNS; the sign of each of the first twelve adjectives with
+# each of the first twelve nouns.
+PAIRED = """wolf rain milk sand sun wind farm storm fish train house night rock horse book room moon tea lake wood clock
+leaf man bear road stone fox fire town tree cat map boat seed star king hill cup bread bag pot frog snow box week bird gold
+wall sea page ship river day iron salt shop dog door lamp bell""".split()
+SIGNS = """pv ll gs rb ls mp dd bk fd mk rp pk rf ds gv nm kf df lb bf sf sr bn nt rs fb sl mb gg mn gm lk rd kk kd mv bs mt
+bl sv gr rv dv rg dm rr gd sm sk gp dl nv nk sd ld lm ff st kb bt db nn bp nl pr ns bm mg gt fp fg lt dp br gb kr pg rt bg
+ps pt fr kn bv fm fn fv mr dn lp ss lg pb gf rm kg sg nb nd sp gk kt nf bb pm kp gl rn ks lf sn km lr mf kv md fs pf gn dg
+ng pp dt pn tb lv ms mm kl dr bd sb rk rl pl dk ml pd ft fl fk np nr ln""".split()
