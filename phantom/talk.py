@@ -57,7 +57,7 @@ def near_key(draw, key):
 
 def new_value(draw, split="train", low=3, high=24):
     """A value of low to high characters over one alphabet, separators now and then; it starts and ends with an alphabet's
-    character. "held_out": alphabets and separators that training values never have together."""
+    character. "held_out": alphabets and separators that no value of training has, of characters that training knows."""
     held_out = split == "held_out"
     size = draw.between(low, high)
     if not held_out and draw.chance(0.15):
@@ -71,8 +71,8 @@ def new_value(draw, split="train", low=3, high=24):
     if size >= 5 and draw.chance(0.4):
         separator = draw.pick(words.SEPARATORS_HELD_OUT if held_out else words.SEPARATORS)
         step = draw.between(2, 5)
-        for at in range(step, size - 1, step + 1):
-            text[at] = separator
+        for at in range(step, size - len(separator), step + len(separator)):
+            text[at:at + len(separator)] = separator
     return "".join(text)
 
 

@@ -1,4 +1,4 @@
-"""The phantom's tasks: conversations with exact answers. README.md says which mechanism each needs.
+"""The phantom's tasks: conversations with exact answers. TASKS.md says which mechanism each needs.
 
     sample(rng, task, length, split) -> Sample        one conversation of at most `length` tokens, at least 0.9 of it;
                                                       rng: a numpy Generator or a random.Random
@@ -418,7 +418,7 @@ _FORMS = {"single": single, "multi": multi, "dense": dense, "turns": turns, "upd
          "place": place, "often": often, "later": later, "blocks": blocks, "lookup": lookup}
 TASKS = {name: " ".join((form.__doc__ or "").split()) for name, form in _FORMS.items()}
 
-# Shortest length at which a task other than turns may declare tools: their block takes 260 tokens.
+# Shortest length at which a task other than turns may declare tools: their block takes 256 tokens.
 TOOLS_FROM = 2048
 THINKING = {"single", "place", "verbatim", "often", "later"}  # one question, so that thinking without tools is kept
 

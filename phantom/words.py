@@ -1,7 +1,7 @@
 """What the phantom's conversations are made of: words of the filler, wordings of facts and questions, alphabets of values.
 
 A message starts with a short word, for a word without a space before it is spelt in single characters; keys and values stand
-behind a mark, never behind a space, so that they are single characters wherever they occur (README.md, tokenizer).
+behind a mark, never behind a space, so that they are single characters wherever they occur (TASKS.md, The tokenizer).
 In wordings, {a} is an attribute, {k} a key and {v} a value with their marks. Every fifth wording or so is held out: no
 conversation of the split "train" has it.
 """
@@ -56,7 +56,7 @@ LOWER, UPPER, DIGITS, HEX = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTU
 ALPHABETS = {"digits": DIGITS, "lower": LOWER, "upper": UPPER, "mixed": LOWER + UPPER + DIGITS, "hex": HEX, "upper-digits": UPPER + DIGITS,
              "letters": LOWER + UPPER}
 ALPHABETS_HELD_OUT = {"lower-digits": LOWER + DIGITS, "HEX": "0123456789ABCDEF", "few": "xyzXYZ789"}
-SEPARATORS, SEPARATORS_HELD_OUT = ["-", ".", "_", ":"], ["/", "+"]
+SEPARATORS, SEPARATORS_HELD_OUT = ["-", ".", "_", ":", "/", "+"], ["--", "_.", ":-"]
 
 # Schemas as short as the form allows: with the fixed text around them they take 256 tokens.
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"properties": {key: {} for key in keys}}}}

@@ -18,8 +18,8 @@ using Ids = std::vector<std::int32_t>;
 
 const std::filesystem::path kGolden = std::filesystem::path(PLUMB_SOURCE_DIR) / "tests/golden/tokenizer";
 
-json read_json(const std::string& name) {
-  std::ifstream file(kGolden / name);
+json read_json(const std::filesystem::path& path) {
+  std::ifstream file(kGolden / path);  // an absolute path stays
   return json::parse(file);
 }
 
@@ -42,6 +42,22 @@ TEST(Tokenizer, EqualsHuggingFaceOnGoldenTexts) {
     const auto text = vector["text"].get<std::string>();
     ASSERT_EQ(small().encode(text, Specials::parse), vector["parse"].get<Ids>()) << vector["text"];
     ASSERT_EQ(small().encode(text, Specials::plain), vector["plain"].get<Ids>()) << vector["text"];
+  }
+}
+
+// Its special tokens come first and are part of the vocabulary, too; its merges are those of prompt words.
+TEST(Tokenizer, EqualsHuggingFaceWithThePhantomsVocabulary) {
+  const std::filesystem::path root = PLUMB_SOURCE_DIR;
+  const auto tokenizer = Tokenizer::load(root / "phantom/v4/tokenizer.json");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->vocab_size(), 1536);
+  const json vectors = read_json(root / "tests/golden/phantom-v4/encode.json");
+  ASSERT_GE(vectors.size(), 400u);
+  for (const json& vector : vectors) {
+    const auto text = vector["text"].get<std::string>();
+    ASSERT_EQ(tokenizer->encode(text, Specials::parse), vector["parse"].get<Ids>()) << vector["text"];
+    ASSERT_EQ(tokenizer->encode(text, Specials::plain), vector["plain"].get<Ids>()) << vector["text"];
+    ASSERT_EQ(joined(*tokenizer, tokenizer->encode(text, Specials::plain)), text);
   }
 }
 

