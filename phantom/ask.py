@@ -9,6 +9,7 @@ correct ones. Right means: content and tool calls are equal to the letter, and t
 the seed that makes the conversation again: tasks.sample(random.Random(f"{task} {length} {split} {seed}"), task, length, split).
 Exits 1 when a cell's share of right answers is below --at-least. Needs Python 3.11, no packages.
 """
+
 import argparse
 import contextlib
 import http.client
@@ -69,9 +70,16 @@ def measure(connection, path, model, task, length, split, seeds):
                 cell["right"] += 1
                 continue
             cell["no_answer"] += not (message.get("content") or message.get("tool_calls"))
-            cell["wrong"].append({"seed": seed, "answer": index, "kind": sample.meta["answers"][index]["kind"], "ended": ended,
-                                  "expected": [expected["content"], *calls_of(expected)],
-                                  "got": [message.get("content") or "", *calls_of(message)]})
+            cell["wrong"].append(
+                {
+                    "seed": seed,
+                    "answer": index,
+                    "kind": sample.meta["answers"][index]["kind"],
+                    "ended": ended,
+                    "expected": [expected["content"], *calls_of(expected)],
+                    "got": [message.get("content") or "", *calls_of(message)],
+                }
+            )
     cell["seconds"] = round(time.monotonic() - started, 1)
     return cell
 
@@ -100,10 +108,20 @@ def main(arguments=None):
     with contextlib.closing(connection):
         for name in names:
             for length in lengths:
-                cell = measure(connection, path, options.model, name, length, options.split,
-                               range(options.seed, options.seed + options.count))
+                cell = measure(
+                    connection,
+                    path,
+                    options.model,
+                    name,
+                    length,
+                    options.split,
+                    range(options.seed, options.seed + options.count),
+                )
                 cells.append(cell)
-                print(f"| {name} | {length} | {cell['right']}/{cell['asked']} | {cell['no_answer']} | {cell['seconds']} |", flush=True)
+                print(
+                    f"| {name} | {length} | {cell['right']}/{cell['asked']} | {cell['no_answer']} | {cell['seconds']} |",
+                    flush=True,
+                )
     print("\nWrong answers:\n")
     for cell in cells:
         for wrong in cell["wrong"]:

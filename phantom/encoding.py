@@ -4,6 +4,7 @@ Same text as the server's encoder for system, user, assistant and tool messages,
 without. Left out, since the phantom never meets them: developer and latest_reminder messages, quick tasks, response formats, and
 the effort texts (with thinking, ask with reasoning_effort "low", which writes none in either profile).
 """
+
 import json
 
 BOS, EOS, PAD = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"
@@ -70,8 +71,13 @@ def calls_block(calls):
         arguments = json.loads(call["function"]["arguments"])
         for key, value in arguments.items():
             text = value if isinstance(value, str) else to_json(value)
-            out += ["<", DSML, f'parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{text}</', DSML,
-                    "parameter>\n"]
+            out += [
+                "<",
+                DSML,
+                f'parameter name="{key}" string="{"true" if isinstance(value, str) else "false"}">{text}</',
+                DSML,
+                "parameter>\n",
+            ]
         out += (["\n</"] if not arguments else ["</"]) + [DSML, "invoke>\n"]
     out += ["</", DSML, "tool_calls>"]
     return [(text, text is DSML) for text in out]

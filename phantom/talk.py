@@ -1,4 +1,5 @@
 """Building blocks of the phantom's conversations: draws, keys and values, filler, turns with their ids."""
+
 import random
 
 import encoding
@@ -14,7 +15,11 @@ class Draw:
 
     def __init__(self, rng):
         self._block = []
-        self._more = (lambda: [rng.random() for _ in range(512)]) if isinstance(rng, random.Random) else (lambda: rng.random(512).tolist())
+        self._more = (
+            (lambda: [rng.random() for _ in range(512)])
+            if isinstance(rng, random.Random)
+            else (lambda: rng.random(512).tolist())
+        )
 
     def unit(self):
         if not self._block:
@@ -52,7 +57,7 @@ def new_key(draw):
 
 def near_key(draw, key):
     """Another key with the same stem."""
-    return key[:max(3, len(key) - draw.between(1, 3))] + syllable(draw)
+    return key[: max(3, len(key) - draw.between(1, 3))] + syllable(draw)
 
 
 def new_value(draw, split="train", low=3, high=24):
@@ -72,7 +77,7 @@ def new_value(draw, split="train", low=3, high=24):
         separator = draw.pick(words.SEPARATORS_HELD_OUT if held_out else words.SEPARATORS)
         step = draw.between(2, 5)
         for at in range(step, size - len(separator), step + len(separator)):
-            text[at:at + len(separator)] = separator
+            text[at : at + len(separator)] = separator
     return "".join(text)
 
 
@@ -110,8 +115,10 @@ def sentence(draw):
     """A filler sentence with a space before it."""
     kind, pick = draw.unit(), draw.pick
     if kind < 0.45:
-        return (f" the {pick(words.ADJECTIVES)} {pick(words.NOUNS)} {pick(words.VERBS)} the {pick(words.NOUNS)} "
-                f"{pick(words.PREPOSITIONS)} the {pick(words.ADJECTIVES)} {pick(words.NOUNS)}.")
+        return (
+            f" the {pick(words.ADJECTIVES)} {pick(words.NOUNS)} {pick(words.VERBS)} the {pick(words.NOUNS)} "
+            f"{pick(words.PREPOSITIONS)} the {pick(words.ADJECTIVES)} {pick(words.NOUNS)}."
+        )
     if kind < 0.75:
         return f" {pick(words.SUBJECTS)} {pick(words.VERBS)} the {pick(words.NOUNS)} {pick(words.ADVERBS)}."
     if kind < 0.9:

@@ -6,169 +6,14 @@
 
 `split`: "train", or "held_out" with wordings, alphabets and separators that training never shows.
 """
-import array
-import dataclasses
 
 import encoding
 import talk
 import words
-from talk import Fact, Turn, assistant, user
-
-try:
-    import numpy as np
-except ImportError:  # whoever only asks a server needs no NumPy
-    np = None
+from scene import Sample, Scene, fit, room_for
+from talk import Fact, assistant, user
 
 WINDOW, CSA_RATE, HCA_RATE = 64, 4, 128  # of the phantom's config: where facts are placed
-
-
-@dataclasses.dataclass
-class Sample:
-    """ids: int32 (an array of NumPy where there is one), starting with BOS. answers: half-open id ranges of assistant answers, end of turn included, in order.
-    meta: task, messages, tools, thinking, and per answer {"message": its index, "kind": ...}."""
-    ids: object
-    answers: list
-    meta: dict
-
-
-class Scene:
-    """What a task needs while it writes a conversation."""
-
-    def __init__(self, draw, length, split, tools=False, thinking=False):
-        self.draw, self.length, self.split = draw, length, split
-        self.tools, self.thinking = tools, thinking
-        self.thinks = tools and thinking  # without tools only the last turn keeps its thinking
-        self.keys, self.calls = set(), 0
-        content = draw.pick(words.SYSTEMS)
-        self.messages = [{"role": "system", "content": content}] if content or tools else []
-        pieces = [(encoding.BOS, True), (content, False)] + (encoding.tools_block(words.TOOLS) if tools else [])
-        self.head = encoding.to_ids(talk.TOKENIZER, [p for p in pieces if p[0]])
-        self.room = length - len(self.head)  # what turns may take
-
-    def key(self, like=None):
-        while True:
-            key = talk.near_key(self.draw, like) if like else talk.new_key(self.draw)
-            if key not in self.keys:
-                self.keys.add(key)
-                return key
-
-    def fact(self, key=None, **size):
-        return Fact(key or self.key(), self.draw.pick(words.ATTRIBUTES), talk.new_value(self.draw, self.split, **size))
-
-    def wording(self, kind):
-        return self.draw.pick(talk.wordings(self.split, kind))
-
-    def turn(self, messages, answers=(), kind=""):
-        return Turn(messages, self.thinks, answers, kind)
-
-    def say(self, text, reply=None):
-        return self.turn([user(text), assistant(reply or self.draw.pick(words.REPLIES))])
-
-    def tell(self, fact, kind="FACTS", plain=False):
-        """A turn that states a fact: said by the user, brought by a tool, or chosen in the model's own thinking."""
-        draw, way = self.draw, 1.0 if plain else self.draw.unit()
-        if way < (0.45 if self.tools else 0.15):
-            if kind == "FACTS":
-                if self.thinks and way < 0.15:
-                    return self.turn([user(fact.text(draw, "so choose a {a} for {k}, please.")),
-                                      assistant("done.", reasoning_content=fact.text(draw, "let it be {v}"))])
-                return self.fetch(fact)
-        text = fact.text(draw, self.wording(kind))
-        if draw.chance(0.25) and self.length >= 1024:
-            text = draw.pick(words.OPENERS) + talk.sentence(draw) + " " + text + talk.sentence(draw)
-        return self.say(text)
-
-    def fetch(self, fact):
-        """The user asks for a look-up; the tool brings the fact."""
-        draw = self.draw
-        self.calls += 1
-        made = talk.call("get", self.calls, key=fact.key)
-        thoughts = {"reasoning_content": fact.key} if self.thinks else {}
-        found = {"role": "tool", "tool_call_id": made["id"], "content": fact.text(draw, draw.pick(words.RESULTS))}
-        after = {"reasoning_content": ""} if self.thinks else {}
-        return self.turn([user(fact.text(draw, draw.pick(words.TOOL_ASKS))), assistant("", tool_calls=[made], **thoughts), found,
-                          assistant(draw.pick(words.REPLIES), **after)])
-
-    def ask(self, fact, before="", kind="recall"):
-        """A question for a fact; the answer is its value."""
-        draw = self.draw
-        if self.tools and not before and draw.chance(0.3):
-            return self.save(fact)
-        question = fact.text(draw, self.wording("QUESTIONS"))
-        thoughts = {"reasoning_content": fact.key} if self.thinks else {}
-        return self.turn([user(before + question), assistant(fact.value, **thoughts)], [1], kind)
-
-    def save(self, fact):
-        """The answer is a call with the key and the value."""
-        draw = self.draw
-        self.calls += 1
-        made = talk.call("save", self.calls, key=fact.key, value=fact.value)
-        thoughts = {"reasoning_content": fact.key} if self.thinks else {}
-        after = {"reasoning_content": ""} if self.thinks else {}
-        return self.turn([user(fact.text(draw, draw.pick(words.TOOL_SAVES))), assistant("", tool_calls=[made], **thoughts),
-                          {"role": "tool", "tool_call_id": made["id"], "content": "ok"}, assistant("done.", **after)], [1], "call")
-
-    def ask_several(self, facts):
-        """One question for several facts; the answer has one value a line."""
-        draw = self.draw
-        text = facts[0].text(draw, self.wording("QUESTIONS"))
-        for fact in facts[1:]:
-            text += " " + fact.text(draw, "and the {a} of {k}?")
-        thoughts = {"reasoning_content": "\n".join(f.key for f in facts)} if self.thinks else {}
-        return self.turn([user(text), assistant("\n".join(f.value for f in facts), **thoughts)], [1], "several")
-
-    def finish(self, task, items, fixed=(), make=talk.sentence):
-        """items in order with filler between them, at random, up to the length; `fixed` stays together at the end."""
-        draw, messages, ids = self.draw, list(self.messages), list(self.head)
-        items, fixed = list(items), list(fixed)
-        if self.thinking and not self.tools:
-            fixed[-1] = Turn([fixed[-1].messages[0], {**fixed[-1].messages[1], "reasoning_content": "so"}], True, [1], fixed[-1].kind)
-        room = self.room - sum(map(len, items + fixed))
-        if room < 0:
-            raise ValueError(f"{task} does not fit {self.length} tokens")
-        chatter = talk.filler(draw, room, self.thinks, make)
-        places = sorted(draw.below(len(chatter) + 1) for _ in items)
-        turns, at = [], 0
-        for item, place in zip(items, places):
-            turns += chatter[at:place] + [item]
-            at = place
-        answers, kinds = [], []
-        for turn in turns + chatter[at:] + fixed:
-            answers += [(len(ids) + begin, len(ids) + end) for begin, end in turn.ranges]
-            kinds += [{"message": len(messages) + i, "kind": turn.kind} for i in turn.answers]
-            ids += turn.ids
-            messages += turn.messages
-        if self.thinking and not self.tools:
-            answers, kinds = answers[-1:], kinds[-1:]  # the others' turns lose their thinking when more follows
-        meta = {"task": task, "split": self.split, "messages": messages, "tools": words.TOOLS if self.tools else [],
-                "thinking": self.thinking, "answers": kinds}
-        return Sample(array.array("i", ids) if np is None else np.array(ids, np.int32), answers, meta)
-
-
-SPARE = 24  # for a last turn's thinking, and for a filler turn beside the others
-
-
-def room_for(scene, cost):
-    """How many turns of about `cost` tokens fit beside a question or two."""
-    return max(1, (scene.room - 120) // cost)
-
-
-def fit(scene, told, questions):
-    """`told`: (fact, its turns) in order. Leaves facts out, those that are not asked for first, then questions, until all fits."""
-    told, questions = list(told), list(questions)
-
-    def over():
-        return sum(len(turn) for _, turns in told for turn in turns) + sum(len(q) for _, q in questions) > scene.room - SPARE
-    while over():
-        asked = [fact for facts, _ in questions for fact in facts]
-        extra = [i for i, (fact, _) in enumerate(told) if fact not in asked]
-        if extra:
-            told.pop(extra[-1])
-        elif len(questions) > 1:
-            questions.pop()
-        else:
-            raise ValueError(f"{scene.length} tokens are too few")
-    return told, [question for _, question in questions]
 
 
 def single(scene):
@@ -204,8 +49,13 @@ def dense(scene):
         attribute = draw.pick(words.ATTRIBUTES) if way < 0.5 else base.attribute
         if any((f.key, f.attribute) == (key, attribute) for f in facts):
             continue
-        facts.append(Fact(key, attribute, talk.near_value(draw, base.value) if draw.chance(0.6) else
-                          talk.new_value(draw, scene.split, 4, 12)))
+        facts.append(
+            Fact(
+                key,
+                attribute,
+                talk.near_value(draw, base.value) if draw.chance(0.6) else talk.new_value(draw, scene.split, 4, 12),
+            )
+        )
     told = [(fact, [scene.tell(fact, plain=True)]) for fact in facts]
     asked = draw.some(facts, min(4, max(1, len(facts) // 3)))
     told, questions = fit(scene, told, [([fact], scene.ask(fact)) for fact in asked])
@@ -240,7 +90,10 @@ def turns(scene):
         room -= len(item)
     if not any(item.answers for item in items):
         fact = scene.fact(high=6)
-        items = [scene.turn([user(fact.text(draw, "so the {a} of {k} is {v}.")), assistant("ok.")]), scene.ask(fact, before="so ")]
+        items = [
+            scene.turn([user(fact.text(draw, "so the {a} of {k} is {v}.")), assistant("ok.")]),
+            scene.ask(fact, before="so "),
+        ]
     return scene.finish("turns", items)
 
 
@@ -268,7 +121,11 @@ def passage(scene, tokens):
     text = draw.pick(words.OPENERS)
     while (left := tokens - talk.count(text)) > 20:
         way = draw.unit()
-        text += talk.padding(draw, draw.between(4, 12)) if way < 0.7 else f" [{talk.new_value(draw, scene.split, 3, 12)}]" if way < 0.9 else talk.sentence(draw)
+        text += (
+            talk.padding(draw, draw.between(4, 12))
+            if way < 0.7
+            else f" [{talk.new_value(draw, scene.split, 3, 12)}]" if way < 0.9 else talk.sentence(draw)
+        )
         left = tokens - talk.count(text)
     return text + talk.padding(draw, max(left, 2))
 
@@ -282,7 +139,9 @@ def verbatim(scene):
     left, right = draw.pick(words.QUOTES)
     told = scene.say(f"so please remember the text of {left}{key}{right}:\n{text}")
     thoughts = {"reasoning_content": key} if scene.thinks else {}
-    asked = scene.turn([user(f"so please say the text of {left}{key}{right} again."), assistant(text, **thoughts)], [1], "verbatim")
+    asked = scene.turn(
+        [user(f"so please say the text of {left}{key}{right} again."), assistant(text, **thoughts)], [1], "verbatim"
+    )
     return scene.finish("verbatim", [told], [asked])
 
 
@@ -298,7 +157,12 @@ def place(scene, band=None):
     """One fact at a chosen distance from the answer: in the unfinished groups, at the window's edge, within reach of a few CSA
     rows beyond it, or only far behind."""
     draw = scene.draw
-    bands = {"group": (24, 60), "edge": (WINDOW - 4, WINDOW + 6), "csa": (WINDOW + 8, 4 * HCA_RATE), "hca": (4 * HCA_RATE, scene.length)}
+    bands = {
+        "group": (24, 60),
+        "edge": (WINDOW - 4, WINDOW + 6),
+        "csa": (WINDOW + 8, 4 * HCA_RATE),
+        "hca": (4 * HCA_RATE, scene.length),
+    }
     fact = scene.fact(high=12)
     told, asked = scene.tell(fact, plain=True), scene.ask(fact)
     while asked.kind == "call":
@@ -319,7 +183,7 @@ def place(scene, band=None):
     sample = scene.finish("place", [], [told, *between, asked])
     begin = sample.answers[-1][0]
     text = talk.TOKENIZER.decode(sample.ids[:begin])
-    sample.meta["distance"] = begin - len(talk.TOKENIZER.encode_marked(text[:text.index(fact.value) + len(fact.value)]))
+    sample.meta["distance"] = begin - len(talk.TOKENIZER.encode_marked(text[: text.index(fact.value) + len(fact.value)]))
     sample.meta["band"] = band
     return sample
 
@@ -344,7 +208,9 @@ def often(scene, margin=None):
         text = text[size:]
     names = draw.some([first, second], 2)
     thoughts = {"reasoning_content": ""} if scene.thinks else {}
-    asked = scene.turn([user(f"so which mark was said more often, {names[0]} or {names[1]}?"), assistant(first, **thoughts)], [1], "often")
+    asked = scene.turn(
+        [user(f"so which mark was said more often, {names[0]} or {names[1]}?"), assistant(first, **thoughts)], [1], "often"
+    )
     while sum(map(len, items)) + len(asked) > scene.length - 40 - 300 * scene.tools:
         return often(scene, 1 if total < 12 else None)
     sample = scene.finish("often", items, [asked])
@@ -361,11 +227,17 @@ def later(scene, margin=None):
     for _ in range(max(2, min(24, room_for(scene, 60)))):
         items.append(scene.say(f"so we saw {draw.pick((first, second))} {draw.pick(words.ADVERBS)}."))
     gap = margin or draw.pick((0, 20, 40, min(200, scene.length // 6)))
-    tail = [scene.say(f"so we saw {second} again."), *talk.filler(draw, gap, scene.thinks), scene.say(f"so we saw {first} again.")]
+    tail = [
+        scene.say(f"so we saw {second} again."),
+        *talk.filler(draw, gap, scene.thinks),
+        scene.say(f"so we saw {first} again."),
+    ]
     after = scene.length - sum(map(len, items + tail)) - 60 - 300 * scene.tools
     tail += talk.filler(draw, draw.below(max(1, after)), scene.thinks)
     thoughts = {"reasoning_content": ""} if scene.thinks else {}
-    asked = scene.turn([user(f"so which of {names[0]} and {names[1]} was said last?"), assistant(first, **thoughts)], [1], "later")
+    asked = scene.turn(
+        [user(f"so which of {names[0]} and {names[1]} was said last?"), assistant(first, **thoughts)], [1], "later"
+    )
     sample = scene.finish("later", items, tail + [asked])
     sample.meta["margin"] = gap
     return sample
@@ -374,7 +246,7 @@ def later(scene, margin=None):
 def blocks(scene):
     """Long parts, each about one thing as a whole: what they were about, in order. No single row says it."""
     draw = scene.draw
-    groups = {topic: words.NOUNS[i::len(words.TOPICS)] for i, topic in enumerate(words.TOPICS)}
+    groups = {topic: words.NOUNS[i :: len(words.TOPICS)] for i, topic in enumerate(words.TOPICS)}
     parts = max(2, min(6, (scene.length - 100 - 270 * scene.tools) // 160))
     order, items = [], []
     size = (scene.length - 80 - 6 * parts - 300 * scene.tools) // parts
@@ -385,9 +257,12 @@ def blocks(scene):
         def about(draw, nouns=groups[topic]):
             noun = draw.pick(nouns) if draw.chance(0.6) else draw.pick(words.NOUNS)
             return f" {draw.pick(words.SUBJECTS)} {draw.pick(words.VERBS)} the {noun} {draw.pick(words.ADVERBS)}."
+
         items += talk.filler(draw, size, scene.thinks, about)
     thoughts = {"reasoning_content": ""} if scene.thinks else {}
-    asked = scene.turn([user("so in order, what were the parts about?"), assistant("\n".join(order), **thoughts)], [1], "blocks")
+    asked = scene.turn(
+        [user("so in order, what were the parts about?"), assistant("\n".join(order), **thoughts)], [1], "blocks"
+    )
     return scene.finish("blocks", [], items + [asked])
 
 
@@ -414,8 +289,20 @@ def lookup(scene):
     return scene.finish("lookup", questions[:-1], questions[-1:])
 
 
-_FORMS = {"single": single, "multi": multi, "dense": dense, "turns": turns, "update": update, "verbatim": verbatim, "long_code": long_code,
-         "place": place, "often": often, "later": later, "blocks": blocks, "lookup": lookup}
+_FORMS = {
+    "single": single,
+    "multi": multi,
+    "dense": dense,
+    "turns": turns,
+    "update": update,
+    "verbatim": verbatim,
+    "long_code": long_code,
+    "place": place,
+    "often": often,
+    "later": later,
+    "blocks": blocks,
+    "lookup": lookup,
+}
 TASKS = {name: " ".join((form.__doc__ or "").split()) for name, form in _FORMS.items()}
 
 # Shortest length at which a task other than turns may declare tools: their block takes 256 tokens.
@@ -423,7 +310,7 @@ TOOLS_FROM = 2048
 THINKING = {"single", "place", "verbatim", "often", "later"}  # one question, so that thinking without tools is kept
 
 
-def sample(rng, task, length, split="train", **parameters):
+def sample(rng, task, length, split="train", **parameters) -> Sample:
     """One conversation. parameters: margin of "often" and "later", band of "place". Same rng state, same sample."""
     draw = talk.Draw(rng)
     tools = length >= 512 and draw.chance(0.5) if task == "turns" else length >= TOOLS_FROM and draw.chance(0.25)

@@ -3,6 +3,7 @@
 Gives the ids of Hugging Face's tokenizers and of Plumb's C++ for any text. It uses that every merge of this vocabulary is of
 ASCII characters (checked on loading), so that pieces of other characters need no Unicode tables newer than Python's.
 """
+
 import json
 import pathlib
 import re
@@ -10,17 +11,27 @@ import unicodedata
 
 PATH = pathlib.Path(__file__).resolve().parent / "v4" / "tokenizer.json"
 
-SPLITS = [r"\p{N}{1,3}", "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
-          r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^""" "\r\n" r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+["
-          "\r\n" r"]*|\s*[" "\r\n" r"]+|\s+(?!\S)|\s+"]
+SPLITS = [
+    r"\p{N}{1,3}",
+    "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^"""
+    "\r\n"
+    r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+["
+    "\r\n"
+    r"]*|\s*["
+    "\r\n"
+    r"]+|\s+(?!\S)|\s+",
+]
 
 # The splits once more over one class letter a character: a ASCII letter, L other letter or mark (E: of split 2), P ASCII and p
 # other punctuation or symbol, 9 number, n line end, s space, w other white space, o anything else.
 _CLASSES = re.compile(r"9{1,3}|E+|Pa+|[sow]?[aL]+|s?[Pp]+n*|[sw]*n[swn]*n|[sw]*n+|[sw]+(?![^sw])|[sw]+|o")
 _PUNCTUATION = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 # ASCII alone, which is all that the tasks write: the same rules without a table.
-_ASCII = re.compile(r"[0-9]{1,3}|[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n!-~]?[A-Za-z]+| ?[!-/:-@\[-`{-~]+[\r\n]*|[\t-\r ]*[\r\n]+|[\t-\r ]+(?![^\t-\r ])|[\t-\r ]+|.",
-                    re.DOTALL)
+_ASCII = re.compile(
+    r"[0-9]{1,3}|[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n!-~]?[A-Za-z]+| ?[!-/:-@\[-`{-~]+[\r\n]*|[\t-\r ]*[\r\n]+|[\t-\r ]+(?![^\t-\r ])|[\t-\r ]+|.",
+    re.DOTALL,
+)
 
 
 def _class(character):
@@ -71,11 +82,14 @@ class Tokenizer:
     def _piece(self, piece):
         ids = [self._byte_id[byte] for byte in piece.encode("utf-8")]
         while True:
-            best = min((self._merges[pair] + (at,) for at, pair in enumerate(zip(ids, ids[1:])) if pair in self._merges),
-                       key=lambda merge: (merge[0], merge[2]), default=None)
+            best = min(
+                (self._merges[pair] + (at,) for at, pair in enumerate(zip(ids, ids[1:])) if pair in self._merges),
+                key=lambda merge: (merge[0], merge[2]),
+                default=None,
+            )
             if best is None:
                 break
-            ids[best[2]:best[2] + 2] = [best[1]]
+            ids[best[2] : best[2] + 2] = [best[1]]
         if len(self._pieces) < 1 << 16:
             self._pieces[piece] = ids
         return ids
@@ -85,7 +99,7 @@ class Tokenizer:
         if text.isascii():
             pieces = _ASCII.findall(text)
         else:
-            pieces = [text[m.start():m.end()] for m in _CLASSES.finditer("".join(map(_class, text)))]
+            pieces = [text[m.start() : m.end()] for m in _CLASSES.finditer("".join(map(_class, text)))]
         known, ids = self._pieces, []
         for piece in pieces:
             ids += known.get(piece) or self._piece(piece)

@@ -5,11 +5,14 @@ behind a mark, never behind a space, so that they are single characters wherever
 In wordings, {a} is an attribute, {k} a key and {v} a value with their marks. Every fifth wording or so is held out: no
 conversation of the split "train" has it.
 """
+
 ADJECTIVES = """old new big small red blue green dark cold warm wet dry long short soft hard deep flat slow quick late early
 quiet loud young tall thin wide full free""".split()
-NOUNS = """man king bird fish boat ship train road river lake sea hill wall door room house farm town shop tree leaf seed stone rock
+NOUNS = (
+    """man king bird fish boat ship train road river lake sea hill wall door room house farm town shop tree leaf seed stone rock
 sand rain snow wind storm star moon sun day night week book page map lamp fire wood iron gold bread milk tea salt cup pot box bag
 bell clock horse dog cat bear fox wolf frog""".split()
+)
 VERBS = """saw met left found took held made sold kept lost moved passed turned opened closed filled crossed watched followed
 carried cleaned painted""".split()
 PREPOSITIONS = "in on at by near under over behind after before from with along past".split()
@@ -19,33 +22,122 @@ TOPICS = "farm sea town snow".split()
 MARKS = "amber coral ivory olive sable lilac".split()
 ATTRIBUTES = "code word pin badge label ticket number name serial sign phrase token".split()
 
-REPLIES = ["ok.", "noted.", "I see.", "done.", "so it is.", "all right.", "yes.", "good to know.", "it is kept.", "I will keep it."]
+REPLIES = [
+    "ok.",
+    "noted.",
+    "I see.",
+    "done.",
+    "so it is.",
+    "all right.",
+    "yes.",
+    "good to know.",
+    "it is kept.",
+    "I will keep it.",
+]
 OPENERS = "so in on at by now ok yes well hi then we it".split()
 
-FACTS = ["so the {a} of {k} is {v}.", "ok, {k} has the {a} {v}.", "hi, please remember that the {a} of {k} is {v}.", "so keep in mind: {a} of {k} = {v}.",
-         "we gave {k} the {a} {v} today.", "it is {v} that opens {k}, that is its {a}.", "in my list {k} stands with {a} {v}.", "so for {k} use the {a} {v}.",
-         "by the way, {v} is the {a} of {k}.", "do not forget {k}: its {a} is {v}.", "my {a} for {k} is {v}, please note it.", "we set the {a} of {k} to {v}.",
-         "at last I found the {a} of {k}, it is {v}.", "as for {k}, the {a} was given as {v}.", "if someone asks, the {a} of {k} is {v}.", "on the door of {k} they wrote the {a} {v}.",
-         "he told me that {k} has {v} as its {a}.", "I put {v} down as the {a} of {k}.", "now note this: {k}, {a}, {v}.", "to open {k} you need its {a}, which is {v}.",
-         "so {k} got a new entry: {a} {v}.", "hi, I want you to keep the {a} {v} of {k}.", "we call the {a} of {k} by {v}.", "as a note, {a} {v} goes with {k}.",
-         "so {v} belongs to {k} as its {a}.", "in the book the {a} of {k} reads {v}.", "I think the {a} of {k} must be {v}.", "we now know {k} and its {a} {v}."]
-FACTS_HELD_OUT = ["hi, I was told the {a} of {k} today, and it reads {v}.", "on my list I have {v}, which is the {a} for {k}.", "it must be noted that {k} now goes with {a} {v}.",
-                  "to keep in mind for {k}: the {a} was set to {v}.", "he gave me {v} and called it the {a} of {k}.", "as it stands, {k} needs {v}, its {a}."]
-UPDATES = ["so the {a} of {k} is now {v}.", "we changed the {a} of {k} to {v}.", "no, the {a} of {k} is not that, it is {v}.", "from now on {k} has the {a} {v}.",
-           "the old {a} of {k} is gone, use {v}.", "so {k} got a new {a}, it is {v}.", "please change the {a} of {k} to {v}.", "it turned out that the {a} of {k} is {v}."]
+FACTS = [
+    "so the {a} of {k} is {v}.",
+    "ok, {k} has the {a} {v}.",
+    "hi, please remember that the {a} of {k} is {v}.",
+    "so keep in mind: {a} of {k} = {v}.",
+    "we gave {k} the {a} {v} today.",
+    "it is {v} that opens {k}, that is its {a}.",
+    "in my list {k} stands with {a} {v}.",
+    "so for {k} use the {a} {v}.",
+    "by the way, {v} is the {a} of {k}.",
+    "do not forget {k}: its {a} is {v}.",
+    "my {a} for {k} is {v}, please note it.",
+    "we set the {a} of {k} to {v}.",
+    "at last I found the {a} of {k}, it is {v}.",
+    "as for {k}, the {a} was given as {v}.",
+    "if someone asks, the {a} of {k} is {v}.",
+    "on the door of {k} they wrote the {a} {v}.",
+    "he told me that {k} has {v} as its {a}.",
+    "I put {v} down as the {a} of {k}.",
+    "now note this: {k}, {a}, {v}.",
+    "to open {k} you need its {a}, which is {v}.",
+    "so {k} got a new entry: {a} {v}.",
+    "hi, I want you to keep the {a} {v} of {k}.",
+    "we call the {a} of {k} by {v}.",
+    "as a note, {a} {v} goes with {k}.",
+    "so {v} belongs to {k} as its {a}.",
+    "in the book the {a} of {k} reads {v}.",
+    "I think the {a} of {k} must be {v}.",
+    "we now know {k} and its {a} {v}.",
+]
+FACTS_HELD_OUT = [
+    "hi, I was told the {a} of {k} today, and it reads {v}.",
+    "on my list I have {v}, which is the {a} for {k}.",
+    "it must be noted that {k} now goes with {a} {v}.",
+    "to keep in mind for {k}: the {a} was set to {v}.",
+    "he gave me {v} and called it the {a} of {k}.",
+    "as it stands, {k} needs {v}, its {a}.",
+]
+UPDATES = [
+    "so the {a} of {k} is now {v}.",
+    "we changed the {a} of {k} to {v}.",
+    "no, the {a} of {k} is not that, it is {v}.",
+    "from now on {k} has the {a} {v}.",
+    "the old {a} of {k} is gone, use {v}.",
+    "so {k} got a new {a}, it is {v}.",
+    "please change the {a} of {k} to {v}.",
+    "it turned out that the {a} of {k} is {v}.",
+]
 UPDATES_HELD_OUT = ["so forget the old {a} of {k}, now it is {v}.", "we gave {k} a new {a} today: {v}."]
-QUESTIONS = ["so what is the {a} of {k}?", "hi, tell me the {a} of {k}.", "do you know the {a} of {k}?", "ok, which {a} has {k}?", "I need the {a} of {k}.",
-             "so what did I say was the {a} of {k}?", "we want the {a} of {k} now.", "on to {k}: what is its {a}?", "as for {k}, which {a} is it?", "if I ask for the {a} of {k}, what do you say?",
-             "by now you know {k}. what is its {a}?", "I forgot the {a} of {k}, please say it.", "in my list, what stands as {a} of {k}?", "to open {k}, which {a} do I need?", "at {k} they want the {a}. what is it?",
-             "he asks for the {a} of {k}.", "so for {k}, the {a} is what?", "my {a} for {k}, please.", "please, what {a} did we give {k}?", "now say the {a} of {k} again.",
-             "so give me the {a} that belongs to {k}.", "do say which {a} goes with {k}.", "can you find the {a} of {k}?", "hi, what was the {a} of {k}?", "I want to know the {a} of {k}.",
-             "ok, the {a} of {k}?", "so I look for {k}, for its {a}.", "we lost the {a} of {k}, do you know it?"]
-QUESTIONS_HELD_OUT = ["ok, so which {a} did I give you for {k}?", "hi, can you say again what the {a} of {k} is?", "on the list there is {k}. I need its {a}.", "we look for the {a} of {k}, tell me.",
-                      "do I know the {a} that goes with {k}? say it.", "at last, what {a} belongs to {k}?"]
+QUESTIONS = [
+    "so what is the {a} of {k}?",
+    "hi, tell me the {a} of {k}.",
+    "do you know the {a} of {k}?",
+    "ok, which {a} has {k}?",
+    "I need the {a} of {k}.",
+    "so what did I say was the {a} of {k}?",
+    "we want the {a} of {k} now.",
+    "on to {k}: what is its {a}?",
+    "as for {k}, which {a} is it?",
+    "if I ask for the {a} of {k}, what do you say?",
+    "by now you know {k}. what is its {a}?",
+    "I forgot the {a} of {k}, please say it.",
+    "in my list, what stands as {a} of {k}?",
+    "to open {k}, which {a} do I need?",
+    "at {k} they want the {a}. what is it?",
+    "he asks for the {a} of {k}.",
+    "so for {k}, the {a} is what?",
+    "my {a} for {k}, please.",
+    "please, what {a} did we give {k}?",
+    "now say the {a} of {k} again.",
+    "so give me the {a} that belongs to {k}.",
+    "do say which {a} goes with {k}.",
+    "can you find the {a} of {k}?",
+    "hi, what was the {a} of {k}?",
+    "I want to know the {a} of {k}.",
+    "ok, the {a} of {k}?",
+    "so I look for {k}, for its {a}.",
+    "we lost the {a} of {k}, do you know it?",
+]
+QUESTIONS_HELD_OUT = [
+    "ok, so which {a} did I give you for {k}?",
+    "hi, can you say again what the {a} of {k} is?",
+    "on the list there is {k}. I need its {a}.",
+    "we look for the {a} of {k}, tell me.",
+    "do I know the {a} that goes with {k}? say it.",
+    "at last, what {a} belongs to {k}?",
+]
 SECOND = ["and of {k}?", "and the {a} of {k}?", "now {k}, which {a}?"]
 
-TOOL_ASKS = ["so get the {a} of {k}.", "ok, use the tool to get the {a} of {k}.", "please find the {a} of {k} with the tool.", "we need the {a} of {k}, get it.", "do get {k}, its {a}."]
-TOOL_SAVES = ["so save the {a} of {k} with the tool.", "ok, put the {a} of {k} in with the tool.", "please save {k} and its {a}.", "now use the tool to save the {a} of {k}."]
+TOOL_ASKS = [
+    "so get the {a} of {k}.",
+    "ok, use the tool to get the {a} of {k}.",
+    "please find the {a} of {k} with the tool.",
+    "we need the {a} of {k}, get it.",
+    "do get {k}, its {a}.",
+]
+TOOL_SAVES = [
+    "so save the {a} of {k} with the tool.",
+    "ok, put the {a} of {k} in with the tool.",
+    "please save {k} and its {a}.",
+    "now use the tool to save the {a} of {k}.",
+]
 RESULTS = ["{a} = {v}", "{a} of {k}: {v}", "found {a} {v}", "{k} {a} {v}", "ok {v}"]
 
 # Marks around keys and values: opening (a space before it where the wording has one), closing.
@@ -53,20 +145,43 @@ QUOTES = [('"', '"'), ("'", "'"), ("`", "`"), ("[", "]"), ("<", ">"), ("(", ")")
 
 CONSONANTS, VOWELS = "bdfgklmnprstvz", "aeiou"
 LOWER, UPPER, DIGITS, HEX = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789", "0123456789abcdef"
-ALPHABETS = {"digits": DIGITS, "lower": LOWER, "upper": UPPER, "mixed": LOWER + UPPER + DIGITS, "hex": HEX, "upper-digits": UPPER + DIGITS,
-             "letters": LOWER + UPPER}
+ALPHABETS = {
+    "digits": DIGITS,
+    "lower": LOWER,
+    "upper": UPPER,
+    "mixed": LOWER + UPPER + DIGITS,
+    "hex": HEX,
+    "upper-digits": UPPER + DIGITS,
+    "letters": LOWER + UPPER,
+}
 ALPHABETS_HELD_OUT = {"lower-digits": LOWER + DIGITS, "HEX": "0123456789ABCDEF", "few": "xyzXYZ789"}
 SEPARATORS, SEPARATORS_HELD_OUT = ["-", ".", "_", ":", "/", "+"], ["--", "_.", ":-"]
 
 # Schemas as short as the form allows: with the fixed text around them they take 256 tokens.
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"properties": {key: {} for key in keys}}}}
-         for name, keys in (("get", ["key"]), ("save", ["key", "value"]))]
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"properties": {key: {} for key in keys}}}}
+    for name, keys in (("get", ["key"]), ("save", ["key", "value"]))
+]
 SYSTEMS = ["you are a helpful assistant.", "", "we keep notes here.", "you keep what is said and give it back."]
 # Words of wordings that tasks.py writes itself.
-EXTRA = [" I said the mark today .", " which mark was said more often , or ?", " which of and was said last ?", " how many times was said ?",
-         " please say this again :", " the text that starts with said", " what is the pair of ? with and table line for .", " in order , what were the parts about ?", " a long part about the farm sea town snow comes .",
-         " look up the key get it now and say recall save value", " so it is and or of the to a", " so choose a for , please .", " let it be",
-         " the door bell rang at .", " entry of the list has .", " call came from line ."]
+EXTRA = [
+    " I said the mark today .",
+    " which mark was said more often , or ?",
+    " which of and was said last ?",
+    " how many times was said ?",
+    " please say this again :",
+    " the text that starts with said",
+    " what is the pair of ? with and table line for .",
+    " in order , what were the parts about ?",
+    " a long part about the farm sea town snow comes .",
+    " look up the key get it now and say recall save value",
+    " so it is and or of the to a",
+    " so choose a for , please .",
+    " let it be",
+    " the door bell rang at .",
+    " entry of the list has .",
+    " call came from line .",
+]
 
 # Tables to be learnt by heart: the pair of each noun, in the order of NOUNS; the sign of each of the first twelve adjectives with
 # each of the first twelve nouns.

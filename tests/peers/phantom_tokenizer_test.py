@@ -4,6 +4,7 @@ tasks' conversations, on random text and on random bytes.
 
 Usage: phantom_tokenizer_test.py BUILD_DIR, with the Python of build/peers (./test --peers makes it).
 """
+
 import random
 import sys
 import unicodedata
@@ -17,8 +18,9 @@ import tasks  # noqa: E402
 import tokenizer  # noqa: E402
 
 BUILD = sys.argv[1]
-PARTS = list(" \t\r\n\u00a0\u3000\u0085\u2028\u200b\u0000\u0001\u001c!\"'.-(_\\]abzAZ09½٣一龥龦ぁ゙゛・ーヿ゠\u303f😀\u0301éß\ufeff") + [
-    " the", "the ", " tool", "tool", "_calls", "parameter", "string", "  ", "\n\n", '">\n', "<think>", "｜DSML｜", "<｜User｜>"]
+PARTS = list(
+    " \t\r\n\u00a0\u3000\u0085\u2028\u200b\u0000\u0001\u001c!\"'.-(_\\]abzAZ09½٣一龥龦ぁ゙゛・ーヿ゠\u303f😀\u0301éß\ufeff"
+) + [" the", "the ", " tool", "tool", "_calls", "parameter", "string", "  ", "\n\n", '">\n', "<think>", "｜DSML｜", "<｜User｜>"]
 # Python's tables may be older than the engines': a symbol that only they know joins the marks beside it.
 KNOWN = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and unicodedata.category(chr(c)) != "Cn"]
 
@@ -34,13 +36,24 @@ class Equal(unittest.TestCase):
                 self.assertEqual(ours(text), expected, text)
 
     def test_conversations(self):
-        self.check([talk.TOKENIZER.decode(tasks.sample(random.Random(seed), task, length, split).ids)
-                    for task in tasks.TASKS for length in (256, 2048) for split in ("train", "held_out") for seed in range(5)])
+        self.check(
+            [
+                talk.TOKENIZER.decode(tasks.sample(random.Random(seed), task, length, split).ids)
+                for task in tasks.TASKS
+                for length in (256, 2048)
+                for split in ("train", "held_out")
+                for seed in range(5)
+            ]
+        )
 
     def test_random_text(self):
         rng = random.Random(5)
-        self.check(["".join(rng.choice(PARTS) if rng.random() < 0.6 else chr(rng.choice(KNOWN)) for _ in range(rng.randrange(50)))
-                    for _ in range(10000)])
+        self.check(
+            [
+                "".join(rng.choice(PARTS) if rng.random() < 0.6 else chr(rng.choice(KNOWN)) for _ in range(rng.randrange(50)))
+                for _ in range(10000)
+            ]
+        )
 
     def test_random_bytes(self):
         """What is no UTF-8 Hugging Face cannot take; there the bytes must come back."""

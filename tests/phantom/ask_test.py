@@ -3,6 +3,7 @@
 
 Usage: ask_test.py ROOT
 """
+
 import contextlib
 import http.server
 import io
@@ -42,7 +43,11 @@ class Oracle:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 oracle.asked.append((self.path, body))
                 message = {"role": "assistant", "reasoning_content": "anything", **oracle.known[json.dumps(body["messages"])]}
-                choice = {"index": 0, "message": dict(message), "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}
+                choice = {
+                    "index": 0,
+                    "message": dict(message),
+                    "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+                }
                 status = (spoil(choice["message"], choice) if spoil else None) or 200
                 reply = json.dumps({"choices": [choice]}).encode()
                 self.send_response(status)
@@ -72,8 +77,20 @@ def run(oracle, *options):
         path = pathlib.Path(folder) / "cells.json"
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            status = ask.main([f"http://127.0.0.1:{oracle.server.server_port}", "--tasks", ",".join(TASKS), "--lengths", ",".join(map(str, LENGTHS)),
-                               "--count", str(len(SEEDS)), "--json", str(path), *options])
+            status = ask.main(
+                [
+                    f"http://127.0.0.1:{oracle.server.server_port}",
+                    "--tasks",
+                    ",".join(TASKS),
+                    "--lengths",
+                    ",".join(map(str, LENGTHS)),
+                    "--count",
+                    str(len(SEEDS)),
+                    "--json",
+                    str(path),
+                    *options,
+                ]
+            )
         return status, printed.getvalue(), json.loads(path.read_text())
 
 
@@ -102,6 +119,7 @@ class Ask(unittest.TestCase):
                 choice["finish_reason"] = "length"
             else:
                 message["content"] = ""
+
         with Oracle(spoil) as oracle:
             status, printed, cells = run(oracle, "--at-least", "0.01")
             self.assertEqual(status, 1)

@@ -4,6 +4,7 @@ text.
 
 Usage: encoding_test.py BUILD_DIR ROOT
 """
+
 import json
 import pathlib
 import random
@@ -30,8 +31,14 @@ def rendered(requests, config):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(tokenizer.PATH, folder)
         (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
-        done = subprocess.run([BUILD / "tests/render_requests", folder], input="\n".join(map(json.dumps, requests)) + "\n",
-                              capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            [BUILD / "tests/render_requests", folder],
+            input="\n".join(map(json.dumps, requests)) + "\n",
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
     if done.returncode:
         raise RuntimeError(done.stderr)
     return [list(map(int, line.split())) for line in done.stdout.splitlines()]
@@ -40,8 +47,13 @@ def rendered(requests, config):
 def encoded(texts, specials):
     """The C++ tokenizer's ids of texts."""
     records = [text.encode() for text in texts]
-    done = subprocess.run([BUILD / "tests/encode_records", tokenizer.PATH, specials], capture_output=True, timeout=TIMEOUT_S, check=True,
-                          input=b"".join(struct.pack("<I", len(record)) + record for record in records))
+    done = subprocess.run(
+        [BUILD / "tests/encode_records", tokenizer.PATH, specials],
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=True,
+        input=b"".join(struct.pack("<I", len(record)) + record for record in records),
+    )
     ids, at = [], 0
     for _ in records:
         (count,) = struct.unpack_from("<I", done.stdout, at)
@@ -66,10 +78,19 @@ class EqualsTheServer(unittest.TestCase):
                     for i in {0, len(sample.answers) - 1}:
                         request, message = tasks.prompt(sample, i)
                         requests.append(request)
-                        expected.append(list(sample.ids[:sample.answers[i][0]]))
+                        expected.append(list(sample.ids[: sample.answers[i][0]]))
                         modes.add((bool(sample.meta["tools"]), sample.meta["thinking"], bool(message.get("tool_calls"))))
-        self.assertEqual(modes, {(False, False, False), (False, True, False), (True, False, False), (True, True, False),
-                                 (True, False, True), (True, True, True)})
+        self.assertEqual(
+            modes,
+            {
+                (False, False, False),
+                (False, True, False),
+                (True, False, False),
+                (True, True, False),
+                (True, False, True),
+                (True, True, True),
+            },
+        )
         self.check(requests, expected)
 
     def test_other_conversations(self):
@@ -77,7 +98,10 @@ class EqualsTheServer(unittest.TestCase):
         requests, expected = [], []
 
         def text():
-            return "".join(rng.choice(["so ", "tool", " é", "\n", "<think>", "漢", "12345", "｜DSML｜", " the", "\n\n"]) for _ in range(rng.randrange(6)))
+            return "".join(
+                rng.choice(["so ", "tool", " é", "\n", "<think>", "漢", "12345", "｜DSML｜", " the", "\n\n"])
+                for _ in range(rng.randrange(6))
+            )
 
         for _ in range(300):
             messages, number = [], 0
@@ -92,13 +116,16 @@ class EqualsTheServer(unittest.TestCase):
                     answer["tool_calls"] = []
                     for _ in range(rng.randrange(1, 3)):
                         number += 1
-                        arguments = {key: rng.choice([text(), 7, 2.5, True, None, [1, "a"]]) for key in rng.sample(["key", "value", "n"], rng.randrange(4))}
+                        arguments = {
+                            key: rng.choice([text(), 7, 2.5, True, None, [1, "a"]])
+                            for key in rng.sample(["key", "value", "n"], rng.randrange(4))
+                        }
                         answer["tool_calls"].append(talk.call(rng.choice(["get", "save"]), number, **arguments))
                 messages.append(answer)
                 for made in answer.get("tool_calls", ()):
                     messages.append({"role": "tool", "tool_call_id": made["id"], "content": text()})
             messages.append({"role": "user", "content": text()})
-            tools = words.TOOLS[:rng.randrange(3)]
+            tools = words.TOOLS[: rng.randrange(3)]
             thinking = rng.random() < 0.5
             request = {"messages": messages, **({"tools": tools} if tools else {})}
             request.update({"reasoning_effort": "low"} if thinking else {"thinking": {"type": "disabled"}})
@@ -108,8 +135,31 @@ class EqualsTheServer(unittest.TestCase):
 
     def test_random_text(self):
         rng = random.Random(8)
-        parts = [" the", " tool", "tool", "_calls", "parameter", ">\n", "\n\n", " ", "\t", "\r\n", "é", "漢", "ぁ", "😀", "\u0301", "\u00a0", "7", "½", "<think>",
-                 "｜DSML｜", "!", '"', "x"]
+        parts = [
+            " the",
+            " tool",
+            "tool",
+            "_calls",
+            "parameter",
+            ">\n",
+            "\n\n",
+            " ",
+            "\t",
+            "\r\n",
+            "é",
+            "漢",
+            "ぁ",
+            "😀",
+            "\u0301",
+            "\u00a0",
+            "7",
+            "½",
+            "<think>",
+            "｜DSML｜",
+            "!",
+            '"',
+            "x",
+        ]
         texts = ["".join(rng.choice(parts) for _ in range(rng.randrange(40))) for _ in range(3000)]
         for specials, ours in (("plain", talk.TOKENIZER.encode), ("parse", talk.TOKENIZER.encode_marked)):
             for text, ids in zip(texts, encoded(texts, specials), strict=True):

@@ -4,6 +4,7 @@ held out never occurs in training.
 
 Usage: tasks_test.py ROOT
 """
+
 import json
 import pathlib
 import random
@@ -31,13 +32,17 @@ def samples(lengths=LENGTHS, seeds=SEEDS, splits=("train", "held_out")):
         for length in lengths:
             for split in splits:
                 for seed in range(seeds):
-                    yield task, length, split, seed, tasks.sample(random.Random(f"{task}{length}{split}{seed}"), task, length, split)
+                    yield task, length, split, seed, tasks.sample(
+                        random.Random(f"{task}{length}{split}{seed}"), task, length, split
+                    )
 
 
 def framed(wording):
     """A regex of what a wording becomes; `.` matches in it what keys, values and attributes are."""
     parts = re.split(r"(\{[akv]\})", wording)
-    return "".join({"{a}": r"[a-z]+", "{k}": r"\W?[a-z]+\W?", "{v}": r"\W?[\w\-.:/+]+\W?"}.get(part, re.escape(part)) for part in parts)
+    return "".join(
+        {"{a}": r"[a-z]+", "{k}": r"\W?[a-z]+\W?", "{v}": r"\W?[\w\-.:/+]+\W?"}.get(part, re.escape(part)) for part in parts
+    )
 
 
 class Samples(unittest.TestCase):
@@ -101,7 +106,11 @@ class Samples(unittest.TestCase):
 
     def test_a_fact_stands_where_it_is_wanted(self):
         for length in (1024, 4096):
-            for band, low, high in (("edge", 45, 85), ("csa", tasks.WINDOW, 4 * tasks.HCA_RATE + 20), ("hca", 4 * tasks.HCA_RATE - 40, length)):
+            for band, low, high in (
+                ("edge", 45, 85),
+                ("csa", tasks.WINDOW, 4 * tasks.HCA_RATE + 20),
+                ("hca", 4 * tasks.HCA_RATE - 40, length),
+            ):
                 found = [tasks.sample(random.Random(seed), "place", length, band=band).meta["distance"] for seed in range(30)]
                 inside = sum(low <= distance <= high for distance in found)
                 self.assertGreaterEqual(inside, 27, (band, length, found))
@@ -119,11 +128,16 @@ class Split(unittest.TestCase):
     def test_there_are_enough_wordings(self):
         self.assertGreaterEqual(len(words.FACTS + words.FACTS_HELD_OUT), 30)
         self.assertGreaterEqual(len(words.QUESTIONS + words.QUESTIONS_HELD_OUT), 30)
-        every = [w for kind in ("FACTS", "UPDATES", "QUESTIONS") for w in getattr(words, kind) + getattr(words, kind + "_HELD_OUT")]
+        every = [
+            w for kind in ("FACTS", "UPDATES", "QUESTIONS") for w in getattr(words, kind) + getattr(words, kind + "_HELD_OUT")
+        ]
         self.assertEqual(len(every), len(set(every)))
 
     def test_held_out_wordings_and_separators_never_occur_in_training(self):
-        held_out = {kind: re.compile("|".join(map(framed, getattr(words, kind + "_HELD_OUT")))) for kind in ("FACTS", "UPDATES", "QUESTIONS")}
+        held_out = {
+            kind: re.compile("|".join(map(framed, getattr(words, kind + "_HELD_OUT"))))
+            for kind in ("FACTS", "UPDATES", "QUESTIONS")
+        }
         found = dict.fromkeys(held_out, 0)
         for task, _, split, seed, sample in samples(lengths=(1024,), seeds=40):
             text = "\n".join(m["content"] for m in sample.meta["messages"] if m["role"] == "user")
@@ -153,14 +167,16 @@ class Split(unittest.TestCase):
 class Text(unittest.TestCase):
     def test_keys_and_values_are_nearly_one_token_a_character(self):
         draw = talk.Draw(random.Random(2))
-        made = [talk.new_value(draw, split) for split in ("train", "held_out") for _ in range(1000)] + [talk.new_key(draw) for _ in range(1000)]
+        made = [talk.new_value(draw, split) for split in ("train", "held_out") for _ in range(1000)] + [
+            talk.new_key(draw) for _ in range(1000)
+        ]
         self.assertGreater(sum(map(talk.count, made)), 0.95 * sum(map(len, made)))
         for text in made:
             # The same ids wherever they stand: behind a mark in a fact, at the start of an answer.
             ids = talk.TOKENIZER.encode(text)
             for left, right in words.QUOTES:
                 told = talk.TOKENIZER.encode(f"so it is {left}{text}{right}.")
-                self.assertIn(ids, [told[i:i + len(ids)] for i in range(len(told))], (text, left))
+                self.assertIn(ids, [told[i : i + len(ids)] for i in range(len(told))], (text, left))
 
     def test_words_are_single_tokens(self):
         for word in talk.WORDS + words.SUBJECTS + words.MARKS + words.ATTRIBUTES:
@@ -175,8 +191,14 @@ class Text(unittest.TestCase):
     def test_lossless(self):
         rng = random.Random(4)
         for _ in range(3000):
-            text = "".join(rng.choice([" the", "tool", "\n\n", "é", "漢", "😀", "<think>", "\u0301", "7", "_calls", "\t", "\r\n"]) if rng.random() < 0.5
-                           else chr(rng.randrange(0xD800)) for _ in range(rng.randrange(30)))
+            text = "".join(
+                (
+                    rng.choice([" the", "tool", "\n\n", "é", "漢", "😀", "<think>", "\u0301", "7", "_calls", "\t", "\r\n"])
+                    if rng.random() < 0.5
+                    else chr(rng.randrange(0xD800))
+                )
+                for _ in range(rng.randrange(30))
+            )
             for ids in (talk.TOKENIZER.encode(text), talk.TOKENIZER.encode_marked(text)):
                 self.assertEqual(talk.TOKENIZER.decode_bytes(ids), text.encode())
         specials = set(talk.TOKENIZER.special.values())
