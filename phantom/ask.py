@@ -26,6 +26,11 @@ def conversation(task, length, split, seed):
     return tasks.sample(random.Random(f"{task} {length} {split} {seed}"), task, length, split)
 
 
+def first_model(connection, path):
+    connection.request("GET", path + "/v1/models")
+    return json.loads(connection.getresponse().read())["data"][0]["id"]
+
+
 def calls_of(message):
     """Names and arguments; arguments that are no JSON stay text."""
     calls = []
@@ -92,7 +97,7 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=20, help="conversations of a cell")
     parser.add_argument("--seed", type=int, default=1, help="of the first conversation")
     parser.add_argument("--split", choices=("train", "held_out"), default="train")
-    parser.add_argument("--model", default="phantom", help="name in the requests")
+    parser.add_argument("--model", help="name in the requests; without it the first that the server lists")
     parser.add_argument("--at-least", type=float, default=0.0, metavar="SHARE")
     parser.add_argument("--json", metavar="FILE", help="write all cells with their wrong answers")
     options = parser.parse_args(arguments)
@@ -106,16 +111,11 @@ def main(arguments=None):
     cells = []
     print("| task | tokens | right | no answer | seconds |\n|---|---|---|---|---|")
     with contextlib.closing(connection):
+        model = options.model or first_model(connection, url.path.rstrip("/"))
         for name in names:
             for length in lengths:
                 cell = measure(
-                    connection,
-                    path,
-                    options.model,
-                    name,
-                    length,
-                    options.split,
-                    range(options.seed, options.seed + options.count),
+                    connection, path, model, name, length, options.split, range(options.seed, options.seed + options.count)
                 )
                 cells.append(cell)
                 print(

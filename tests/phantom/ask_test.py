@@ -39,6 +39,9 @@ class Oracle:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def do_GET(self):
+                self.reply(200, {"data": [{"id": "served"}]} if self.path == "/v1/models" else {})
+
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 oracle.asked.append((self.path, body))
@@ -49,11 +52,14 @@ class Oracle:
                     "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
                 }
                 status = (spoil(choice["message"], choice) if spoil else None) or 200
-                reply = json.dumps({"choices": [choice]}).encode()
+                self.reply(status, {"choices": [choice]})
+
+            def reply(self, status, document):
+                text = json.dumps(document).encode()
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(reply)))
+                self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(reply)
+                self.wfile.write(text)
 
             def log_message(self, *_):
                 pass
@@ -104,7 +110,7 @@ class Ask(unittest.TestCase):
             self.assertTrue(all(cell["right"] == cell["asked"] > 0 and not cell["wrong"] for cell in cells))
             self.assertNotIn("expected", printed)
             for path, body in oracle.asked:
-                self.assertEqual((path, body["temperature"], body["model"]), ("/v1/chat/completions", 0, "phantom"))
+                self.assertEqual((path, body["temperature"], body["model"]), ("/v1/chat/completions", 0, "served"))
                 self.assertLess(body["max_tokens"], 400)
                 self.assertNotEqual("reasoning_effort" in body, body.get("chat_template_kwargs") == {"thinking": False})
             self.assertTrue(any(body.get("tools") for _, body in oracle.asked))
