@@ -1,7 +1,7 @@
 // Renders chat requests without a model, for tests that hold another encoder against the server's:
 //   render_requests MODEL_FOLDER <bodies >ids
-// One JSON body of /v1/chat/completions a line; the answer to each is one line with the ids of its prompt. The folder needs
-// tokenizer.json and config.json only.
+// One JSON body of /v1/chat/completions a line; the answer to each is one line with the ids of its prompt. The folder
+// needs tokenizer.json and config.json only.
 #include <cstdio>
 #include <iostream>
 #include <string>
