@@ -27,6 +27,8 @@ import tasks
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 FAULT_LENGTHS = (1024, 4096)
+FAULT_TASKS = ("multi", "turns", "dense", "update", "verbatim", "often")
+HELD_OUT_UP_TO = 4096
 TARGETS = {"single": 0.995, "multi": 0.995, "turns": 0.995, "dense": 0.97, "update": 0.97, "long_code": 0.97, "verbatim": 0.97}
 HELD_OUT_TARGET = 0.95
 
@@ -75,6 +77,36 @@ def write(folder, scores, fault_rows, about):
     (folder / "card.md").write_text("\n".join(text))
 
 
+def measure(checkpoint, out, lengths=LENGTHS, seconds=math.inf, workers=1, device="cpu", f32=False, with_faults=True,
+            training=None):
+    """Measures and writes the card. Past `seconds` no further cell is begun; the card then has those that were measured.
+
+    training: what the card is to say of how the checkpoint was made.
+    """
+    began = time.monotonic()
+    model = export.load(checkpoint, torch.float32 if f32 else torch.bfloat16).to(device)
+    tokens = 65536 if device != "cpu" else 4096
+    scores, fault_rows = {}, []
+    with torch.no_grad():
+        if with_faults:
+            wanted = evaluate.cells(FAULT_TASKS, [n for n in FAULT_LENGTHS if n in lengths], lambda n: 1, tokens=tokens)
+            batches = data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED + 1, wanted), workers)
+            fault_rows = faults.measure(model, batches, device)
+        wanted = evaluate.cells(tasks.TASKS, lengths, trials, ("train",), tokens)
+        wanted += evaluate.cells(tasks.TASKS, [n for n in lengths if n <= HELD_OUT_UP_TO], trials, ("held_out",), tokens)
+        for batch in data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED, wanted), workers):
+            if time.monotonic() - began > seconds:
+                print("time is up: the card has the cells measured so far", flush=True)
+                break
+            for key, score in evaluate.evaluate(model, [batch], device=device).items():
+                total = scores.setdefault(key, evaluate.Score())
+                total.right, total.asked, total.nats = total.right + score.right, total.asked + score.asked, total.nats + score.nats
+    about = {**(training or {}), "parameters": sum(t.numel() for t in model.parameters()), "seed of the prompts": evaluate.EVALUATION_SEED,
+             "seed of the prompts with faults": evaluate.EVALUATION_SEED + 1,
+             "arithmetic": "f32" if f32 else "bf16 products, all else f32", "weights": "bf16"}
+    write(pathlib.Path(out), scores, fault_rows, about)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("checkpoint", type=pathlib.Path)
@@ -85,30 +117,9 @@ def main():
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--f32", action="store_true")
     p.add_argument("--no-faults", action="store_true")
-    args, began = p.parse_args(), time.monotonic()
-    model = export.load(args.checkpoint, torch.float32 if args.f32 else torch.bfloat16).to(args.device)
-    lengths = [int(n) for n in args.lengths.split(",")]
-    tokens = 65536 if args.device != "cpu" else 4096
-    scores, fault_rows = {}, []
-    with torch.no_grad():
-        if not args.no_faults:
-            chosen = [t for t in ("multi", "turns", "dense", "update", "verbatim", "often") if t in tasks.TASKS]
-            wanted = evaluate.cells(chosen, [n for n in FAULT_LENGTHS if n in lengths], lambda n: 1, tokens=tokens)
-            fault_rows = faults.measure(model, data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED + 1, wanted), args.workers),
-                                        args.device)
-        wanted = [c for n in lengths for c in evaluate.cells(tasks.TASKS, [n], trials, ("train",), tokens)]
-        wanted += [c for n in lengths if n <= 4096 for c in evaluate.cells(tasks.TASKS, [n], trials, ("held_out",), tokens)]
-        for batch in data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED, wanted), args.workers):
-            if time.monotonic() - began > args.seconds:
-                print("time is up: the card has the cells measured so far", flush=True)
-                break
-            for key, score in evaluate.evaluate(model, [batch], device=args.device).items():
-                total = scores.setdefault(key, evaluate.Score())
-                total.right, total.asked, total.nats = total.right + score.right, total.asked + score.asked, total.nats + score.nats
-    about = {"parameters": sum(t.numel() for t in model.parameters()), "seed of the prompts": evaluate.EVALUATION_SEED,
-             "seed of the prompts with faults": evaluate.EVALUATION_SEED + 1,
-             "arithmetic": "f32" if args.f32 else "bf16 products, all else f32", "weights": "bf16"}
-    write(args.out, scores, fault_rows, about)
+    args = p.parse_args()
+    measure(args.checkpoint, args.out, [int(n) for n in args.lengths.split(",")], args.seconds, args.workers, args.device,
+            args.f32, not args.no_faults)
     print((args.out / "card.md").read_text())
 
 

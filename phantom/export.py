@@ -54,7 +54,7 @@ def checkpoint(model, folder):
     folder.mkdir(parents=True, exist_ok=True)
     write_safetensors(folder / "model.safetensors", rounded(model))
     (folder / "config.json").write_text(json.dumps(model.config.to_transformers(), indent=1) + "\n")
-    tokenizer = pathlib.Path(__file__).parent / "tokenizer.json"
+    tokenizer = pathlib.Path(__file__).parent / "v4" / "tokenizer.json"
     if tokenizer.exists():
         shutil.copyfile(tokenizer, folder / "tokenizer.json")
 

@@ -3,8 +3,8 @@
 
 Usage: python3 phantom/train.py --out DIR [--seed N] [--resume] [--minutes M] [--optimizer muon|adamw] [--steps N]
 
-DIR gets state.pt (weights and optimiser, for --resume), curve.csv, recall.csv, faults.csv, and when the plan is done
-checkpoint/ (model.safetensors, config.json, tokenizer.json) and the card. --minutes ends a piece early, between two
+DIR gets state.pt (weights and optimiser, for --resume), curve.csv, recall.csv and checkpoint/ (model.safetensors,
+config.json, tokenizer.json); when the plan is done, the card, too. --minutes ends a piece early, between two
 steps, with its state saved; --steps scales the plan to so many steps. Needs PyTorch and NumPy.
 """
 import argparse
@@ -20,10 +20,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch
 
+import card
 import data
 import evaluate
 import export
-import faults
 import plan
 import talk
 import tasks
@@ -204,6 +204,10 @@ def main():
             saved = time.monotonic()
     save(state_path, model, optimizer, step, seconds())
     export.checkpoint(model, args.out / "checkpoint")
+    if step >= total:
+        card.measure(args.out / "checkpoint", args.out / "checkpoint", workers=args.workers, device=args.device,
+                     training={"training seed": args.seed, "steps": step, "tokens": step * plan.TOKENS_PER_STEP,
+                               "optimizer": args.optimizer, "seconds of training": round(seconds())})
     print(json.dumps(dict(step=step, of=total, seconds=round(seconds(), 1), done=step >= total)))
     return 0
 
