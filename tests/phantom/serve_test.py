@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`plumb serve` of an untrained model with the phantom's tokenizer: it takes every request of ask.py, and its prompts are the ids of
-the samples.
+the samples. And of the trained checkpoint: it recalls.
 
 Usage: serve_test.py BUILD_DIR ROOT
 """
@@ -88,6 +88,28 @@ class Serve(unittest.TestCase):
             self.assertGreaterEqual(cell["asked"], 3)
             self.assertLess(cell["right"], cell["asked"])
             self.assertEqual(len(cell["wrong"]), cell["asked"] - cell["right"])
+
+
+class Checkpoint(unittest.TestCase):
+    """The trained checkpoint knows what its card says it knows; fewer right answers than this are no bad luck."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        (pathlib.Path(folder.name) / "phantom").symlink_to(ROOT / "phantom/checkpoint")
+        cls.server = Server(BUILD, folder.name)
+        cls.addClassCleanup(cls.server.stop)
+
+    def test_it_recalls(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        self.addCleanup(connection.close)
+        model = ask.first_model(connection, "")
+        for task in ("single", "multi", "turns", "update", "verbatim", "long_code"):
+            for length in (256, 1024):
+                cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", range(1, 16))
+                self.assertGreaterEqual(cell["asked"], 15, task)
+                self.assertGreaterEqual(cell["right"], cell["asked"] - 2, (task, length, cell["wrong"]))
 
 
 if __name__ == "__main__":
