@@ -8,8 +8,8 @@
 #include "cli/case_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "investigator/plan_lint.h"
 #include "cli/report_options.h"
+#include "investigator/plan_lint.h"
 #include "investigator/report.h"
 #include "server/command_line.h"
 

@@ -37,7 +37,8 @@ PosteriorTrace posterior_trace(const Case& c, const Round& round) {
   std::vector<std::size_t> shown(suspects.size());  // those that end highest
   std::iota(shown.begin(), shown.end(), std::size_t{0});
   const std::vector<double> last = trace.points.back().probabilities;
-  std::stable_sort(shown.begin(), shown.end(), [&](std::size_t x, std::size_t y) { return last[x] > last[y]; });
+  std::sort(shown.begin(), shown.end(),
+            [&](std::size_t x, std::size_t y) { return last[x] != last[y] ? last[x] > last[y] : x < y; });
   shown.resize(std::min(shown.size(), kMostTraced));
   for (const std::size_t i : shown) trace.switches.push_back(c.plan.deployment.switches[suspects[i]].name);
   for (PosteriorTrace::Point& point : trace.points) {

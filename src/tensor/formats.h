@@ -42,8 +42,8 @@ inline std::uint8_t f32_to_e4m3(float value) {
 inline float e4m3_to_f32(std::uint8_t code) {
   const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80u) << 24;
   const std::uint32_t size = code & 0x7fu;
-  // As the bits of an f32 whose exponent is 120 too small; the product is exact, subnormal codes included. Neither branch
-  // nor comparison, so that loops over codes are vectorised: the carry of 0x7f + 1 alone reaches bit 7.
+  // As the bits of an f32 whose exponent is 120 too small; the product is exact, subnormal codes included. Neither
+  // branch nor comparison, so that loops over codes are vectorised: the carry of 0x7f + 1 alone reaches bit 7.
   const float scaled = std::bit_cast<float>(size << 20) * 0x1p120f;
   const std::uint32_t nan = (0u - ((size + 1u) >> 7)) & 0x7fc00000u;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign | nan);
