@@ -29,6 +29,8 @@ void add_generate_command(CLI::App& app, int& exit_code);
 void add_tokenize_command(CLI::App& app, int& exit_code);
 void add_switches_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, int& exit_code);
+void add_inventory_command(CLI::App& app, int& exit_code);
+void add_rank_command(CLI::App& app, int& exit_code);
 
 /// Prints "plumb: <message>" to stderr and returns kError.
 int fail(std::string_view message);

@@ -26,6 +26,8 @@ int main(int argc, char** argv) try {
   add_tokenize_command(app, exit_code);
   add_switches_command(app, exit_code);
   add_bench_command(app, exit_code);
+  add_inventory_command(app, exit_code);
+  add_rank_command(app, exit_code);
 
   return plumb::server::run_command_line(app, argc, argv, exit_code);
 } catch (const std::exception& e) {

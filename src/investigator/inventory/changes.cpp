@@ -1,0 +1,182 @@
+#include "investigator/inventory/changes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+namespace plumb::investigator::inventory {
+namespace {
+
+// Above these a hunk is not paired statement by statement: its statements count as removed and added.
+constexpr std::size_t kMostPairs = 40'000;
+constexpr std::size_t kMostCells = 250'000;
+constexpr double kAlike = 0.34;  // share of common tokens that makes two statements one
+
+bool same(const Token& a, const Token& b) {
+  return a.text == b.text && (a.kind == TokenKind::string) == (b.kind == TokenKind::string);
+}
+
+// The tokens of one side that have no partner on the other in a longest common subsequence.
+void compare(std::span<const Token> a, std::span<const Token> b, std::vector<std::size_t>& lost,
+             std::vector<std::size_t>& gained) {
+  std::size_t head = 0, tail = 0;
+  while (head < a.size() && head < b.size() && same(a[head], b[head])) ++head;
+  while (tail < a.size() - head && tail < b.size() - head && same(a[a.size() - 1 - tail], b[b.size() - 1 - tail]))
+    ++tail;
+  const std::size_t n = a.size() - head - tail, m = b.size() - head - tail;
+  const auto all = [](std::size_t from, std::size_t count, std::vector<std::size_t>& out) {
+    for (std::size_t i = 0; i < count; ++i) out.push_back(from + i);
+  };
+  if (n == 0 || m == 0 || n * m > kMostCells) return all(head, n, lost), all(head, m, gained);
+  std::vector<int> length((n + 1) * (m + 1), 0);
+  const auto at = [&](std::size_t i, std::size_t j) -> int& { return length[i * (m + 1) + j]; };
+  for (std::size_t i = n; i-- > 0;)
+    for (std::size_t j = m; j-- > 0;)
+      at(i, j) = same(a[head + i], b[head + j]) ? at(i + 1, j + 1) + 1 : std::max(at(i + 1, j), at(i, j + 1));
+  std::size_t i = 0, j = 0;
+  while (i < n && j < m) {
+    if (same(a[head + i], b[head + j])) {
+      ++i, ++j;
+    } else if (at(i + 1, j) >= at(i, j + 1)) {
+      lost.push_back(head + i++);
+    } else {
+      gained.push_back(head + j++);
+    }
+  }
+  all(head + i, n - i, lost);
+  all(head + j, m - j, gained);
+}
+
+double alike(std::span<const Token> a, std::span<const Token> b) {
+  std::unordered_map<std::string_view, int> count;
+  for (const Token& t : a) ++count[t.text];
+  int common = 0;
+  for (const Token& t : b)
+    if (auto it = count.find(t.text); it != count.end() && it->second > 0) --it->second, ++common;
+  return static_cast<double>(common) / static_cast<double>(std::max(a.size(), b.size()));
+}
+
+// Statements of one side that the changed lines touch, and those of the other side that changed lines were cut out of.
+std::vector<int> touched(const Source& source, const std::vector<ChangedLine>& own,
+                         const std::vector<ChangedLine>& others) {
+  std::set<int> found;
+  for (std::size_t i = 0; i < own.size();) {  // runs of lines at once
+    std::size_t end = i + 1;
+    while (end < own.size() && own[end].line == own[end - 1].line + 1) ++end;
+    for (const int s : source.in_lines(own[i].line, own[end - 1].line)) found.insert(s);
+    i = end;
+  }
+  int last = -1;
+  for (const ChangedLine& line : others) {
+    if (line.other == last) continue;
+    last = line.other;
+    for (const int s : source.in_lines(line.other, line.other))
+      if (source.statements()[static_cast<std::size_t>(s)].first_line < line.other) found.insert(s);
+  }
+  return {found.begin(), found.end()};
+}
+
+class HunkChanges {
+ public:
+  HunkChanges(const ParsedFile& file, std::size_t file_index, std::size_t hunk_index, std::vector<Change>& out)
+      : file_(file), file_index_(file_index), hunk_index_(hunk_index), out_(out) {
+    const Hunk& hunk = file.file->hunks[hunk_index];
+    before_ = pointers(file.old_source, touched(file.old_source, hunk.removed, hunk.added));
+    after_ = pointers(file.new_source, touched(file.new_source, hunk.added, hunk.removed));
+  }
+
+  void find() {
+    drop_equal();
+    if (before_.size() * after_.size() <= kMostPairs) pair();
+    for (const Statement* s : before_) add(s, nullptr);
+    for (const Statement* s : after_) add(nullptr, s);
+  }
+
+ private:
+  static std::vector<const Statement*> pointers(const Source& source, const std::vector<int>& indices) {
+    std::vector<const Statement*> out;
+    for (const int i : indices) out.push_back(&source.statements()[static_cast<std::size_t>(i)]);
+    return out;
+  }
+
+  void drop_equal() {
+    std::unordered_map<std::uint64_t, int> left;
+    for (const Statement* s : after_) ++left[s->hash];
+    std::unordered_map<std::uint64_t, int> dropped;
+    std::erase_if(before_, [&](const Statement* s) {
+      if (left[s->hash] == 0) return false;
+      return --left[s->hash], ++dropped[s->hash], true;
+    });
+    std::erase_if(after_, [&](const Statement* s) {
+      const auto it = dropped.find(s->hash);
+      return it != dropped.end() && it->second-- > 0;
+    });
+  }
+
+  void pair() {
+    struct Candidate {
+      double score;
+      std::size_t before, after;
+    };
+    std::vector<Candidate> candidates;
+    for (std::size_t i = 0; i < before_.size(); ++i)
+      for (std::size_t j = 0; j < after_.size(); ++j)
+        if (const double score = alike(file_.old_source.tokens(*before_[i]), file_.new_source.tokens(*after_[j]));
+            score >= kAlike)
+          candidates.push_back({score, i, j});
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+    std::vector<bool> before_used(before_.size()), after_used(after_.size());
+    for (const Candidate& c : candidates) {
+      if (before_used[c.before] || after_used[c.after]) continue;
+      before_used[c.before] = after_used[c.after] = true;
+      add(before_[c.before], after_[c.after]);
+    }
+    const auto keep = [](std::vector<const Statement*>& list, const std::vector<bool>& used) {
+      std::size_t i = 0;
+      std::erase_if(list, [&](const Statement*) { return static_cast<bool>(used[i++]); });
+    };
+    keep(before_, before_used);
+    keep(after_, after_used);
+  }
+
+  void add(const Statement* before, const Statement* after) {
+    Change change{file_index_, hunk_index_, before, after, {}, {}, false};
+    compare(before ? file_.old_source.tokens(*before) : std::span<const Token>{},
+            after ? file_.new_source.tokens(*after) : std::span<const Token>{}, change.lost, change.gained);
+    out_.push_back(std::move(change));
+  }
+
+  const ParsedFile& file_;
+  std::size_t file_index_, hunk_index_;
+  std::vector<Change>& out_;
+  std::vector<const Statement*> before_, after_;
+};
+
+constexpr std::size_t kShortestMove = 4;  // tokens; `return x` is everywhere and moves nowhere
+
+void mark_moves(std::vector<Change>& changes) {
+  const auto only = [](const Change& c) -> const Statement* {
+    const Statement* s = c.before && !c.after ? c.before : c.after && !c.before ? c.after : nullptr;
+    return s && s->end - s->begin >= kShortestMove ? s : nullptr;
+  };
+  std::unordered_map<std::uint64_t, std::pair<int, int>> count;  // removed, added
+  for (const Change& c : changes)
+    if (const Statement* s = only(c)) ++(c.before ? count[s->hash].first : count[s->hash].second);
+  for (Change& c : changes)
+    if (const Statement* s = only(c))
+      c.moved = count[s->hash].first > 0 && count[s->hash].first == count[s->hash].second;
+}
+
+}  // namespace
+
+std::vector<Change> find_changes(const std::vector<ParsedFile>& files) {
+  std::vector<Change> changes;
+  for (std::size_t f = 0; f < files.size(); ++f)
+    for (std::size_t h = 0; h < files[f].file->hunks.size(); ++h) HunkChanges(files[f], f, h, changes).find();
+  mark_moves(changes);
+  return changes;
+}
+
+}  // namespace plumb::investigator::inventory
