@@ -30,11 +30,11 @@ struct Finding {
   std::string phase;  // prefill, decode or both
   bool per_layer = false, per_token = false;
   std::optional<Gate> gate;
-  bool plumbing = false;  // logs, metrics, arguments
-  bool widening = false;  // more bits than before
-  bool whole = false;     // a statement without partner: new or deleted code
-  bool deleted = false;   // of those, deleted
-  bool whole_file = false;  // the file is new or deleted
+  bool plumbing = false;    // logs, metrics, arguments
+  bool widening = false;    // more bits than before
+  bool whole = false;       // a statement without partner: new or deleted code
+  bool deleted = false;     // of those, deleted
+  bool whole_unit = false;  // its function or file is new or deleted
   std::optional<Rounding> rounding;
 };
 
