@@ -4,6 +4,9 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
+
+#include "investigator/inventory/rules.h"
 
 namespace plumb::investigator::inventory {
 namespace {
@@ -139,6 +142,11 @@ class HunkChanges {
     };
     keep(before_, before_used);
     keep(after_, after_used);
+    // What is left, if it is as many on both sides, was replaced in order.
+    if (before_.size() != after_.size()) return;
+    for (std::size_t i = 0; i < before_.size(); ++i) add(before_[i], after_[i]);
+    before_.clear();
+    after_.clear();
   }
 
   void add(const Statement* before, const Statement* after) {
@@ -153,6 +161,32 @@ class HunkChanges {
   std::vector<Change>& out_;
   std::vector<const Statement*> before_, after_;
 };
+
+using Names = std::unordered_set<std::string_view>;
+
+Names names_of(const Source& source) {
+  Names names;
+  for (const Statement& s : source.statements())
+    for (const Token& t : source.tokens(s))
+      if (t.kind == TokenKind::word) names.insert(t.text);
+  return names;
+}
+
+// A local name that is gone from the file where another came in its place is a rename and no change. Names that are
+// called, that are members, or that say a number format may be another thing altogether.
+void forget_renames(const ParsedFile& file, const Names& old_names, const Names& new_names, Change& c) {
+  if (!c.before || !c.after || c.lost != c.gained) return;
+  const auto before = file.old_source.tokens(*c.before), after = file.new_source.tokens(*c.after);
+  if (before.size() != after.size()) return;
+  std::erase_if(c.lost, [&](std::size_t i) {
+    const Token &a = before[i], &b = after[i];
+    const bool called = i + 1 < after.size() && after[i + 1].is("(");
+    const bool member = i > 0 && (after[i - 1].is(".") || after[i - 1].is("->") || after[i - 1].is("::"));
+    return a.kind == TokenKind::word && b.kind == TokenKind::word && !called && !member && !format_of(a.text) &&
+           !format_of(b.text) && !new_names.contains(a.text) && !old_names.contains(b.text);
+  });
+  c.gained = c.lost;
+}
 
 constexpr std::size_t kShortestMove = 4;  // tokens; `return x` is everywhere and moves nowhere
 
@@ -175,6 +209,12 @@ std::vector<Change> find_changes(const std::vector<ParsedFile>& files) {
   std::vector<Change> changes;
   for (std::size_t f = 0; f < files.size(); ++f)
     for (std::size_t h = 0; h < files[f].file->hunks.size(); ++h) HunkChanges(files[f], f, h, changes).find();
+  for (std::size_t i = 0; i < changes.size();) {
+    const std::size_t f = changes[i].file;
+    const Names old_names = names_of(files[f].old_source), new_names = names_of(files[f].new_source);
+    for (; i < changes.size() && changes[i].file == f; ++i) forget_renames(files[f], old_names, new_names, changes[i]);
+  }
+  std::erase_if(changes, [](const Change& c) { return c.before && c.after && c.lost.empty() && c.gained.empty(); });
   mark_moves(changes);
   return changes;
 }

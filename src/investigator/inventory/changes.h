@@ -24,8 +24,8 @@ struct Change {
 };
 
 /// Every changed statement of the files, hunk by hunk. Statements equal on both sides of a hunk are left out; the
-/// others are paired by common tokens. A statement removed here and added elsewhere in the range is `moved` on both
-/// ends.
+/// others are paired by common tokens, the rest in order. Renamed local names are no change. A statement removed here
+/// and added elsewhere in the range is `moved` on both ends.
 std::vector<Change> find_changes(const std::vector<ParsedFile>& files);
 
 }  // namespace plumb::investigator::inventory

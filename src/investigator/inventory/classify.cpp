@@ -57,6 +57,8 @@ class Classifier {
       : files_(files), changes_(find_changes(files)), gates_(files), balance_(files, changes_) {}
 
   std::vector<Finding> run() {
+    for (const Change& c : changes_)
+      if (!c.before || !c.after) whole_.insert(c.after ? c.after : c.before);
     for (const Change& change : changes_) classify(change);
     two_dialects();
     return std::move(findings_);
@@ -95,7 +97,9 @@ class Classifier {
     f.role = parsed.file->role;
     f.whole = !change.before || !change.after;
     f.deleted = !change.after;
-    f.whole_file = parsed.file->old_text.empty() || parsed.file->new_text.empty();
+    const Statement* header = source.function_header(s);
+    f.whole_unit = parsed.file->old_text.empty() || parsed.file->new_text.empty() ||
+                   (f.whole && header && whole_.contains(header));
     WordSet words, path, near;
     path.add_name(f.file);
     words.add_name(f.function);
@@ -113,7 +117,7 @@ class Classifier {
     f.per_layer = f.area->sites_per_layer > 0 && !once;
     f.per_token = !once && f.area->name != "elsewhere";
     f.plumbing = is_plumbing(words) || is_plumbing(path);
-    f.gate = gates_.of(source, s);
+    f.gate = gates_.of(source, s, !change.before);
     return f;
   }
 
@@ -146,6 +150,7 @@ class Classifier {
   std::vector<Change> changes_;
   Gates gates_;
   Balance balance_;
+  std::set<const Statement*> whole_;  // new and deleted statements
   std::vector<Finding> findings_;
 };
 

@@ -34,7 +34,7 @@ struct Finding {
   bool widening = false;    // more bits than before
   bool whole = false;       // a statement without partner: new or deleted code
   bool deleted = false;     // of those, deleted
-  bool whole_file = false;  // the file is new or deleted
+  bool whole_unit = false;  // its function or file is new or deleted
   std::optional<Rounding> rounding;
 };
 

@@ -57,8 +57,10 @@ FormatCount count_formats(const std::vector<Token>& tokens) {
     if (!f && t.kind != TokenKind::string) {  // __float2bfloat16, load_bf16x4
       for (const std::string& part : parts_of(text)) {
         if (part == "float" || part == "half" || part == "double") continue;
-        if ((f = format_of(part))) break;
-        if (part.find("bf16") != std::string::npos || part.find("bfloat16") != std::string::npos) f = format_of("bf16");
+        f = format_of(part);
+        if (!f && (part.find("bf16") != std::string::npos || part.find("bfloat16") != std::string::npos))
+          f = format_of("bf16");
+        if (f) break;
       }
     }
     if (!f) continue;
@@ -274,6 +276,22 @@ void detect_arguments(const Sides& s, std::vector<Detection>& out) {
   }
 }
 
+// A list of what is kept or sent lost an element: only names went, and the bracket that held them is still there.
+void detect_lists(const Sides& s, std::vector<Detection>& out) {
+  constexpr std::array<std::string_view, 12> kStateWords{
+      "transfer", "buffers", "restore", "save", "state", "states", "cache", "kv", "pools", "kinds", "key", "snapshot"};
+  if (s.before.empty() || s.after.empty() || s.lost.empty() || !s.gained.empty()) return;
+  const auto is = [](std::string_view text) { return [text](const Token& t) { return t.is(text); }; };
+  const bool bracket =
+      std::any_of(s.after.begin(), s.after.end(), is("[")) || std::any_of(s.after.begin(), s.after.end(), is("{"));
+  WordSet words;
+  words.add_name(s.function);
+  for (const Token& t : s.before)
+    if (t.kind != TokenKind::string) words.add_name(t.text);
+  if (bracket && std::any_of(s.lost.begin(), s.lost.end(), is(",")) && words.has_any(kStateWords))
+    out.push_back({words.has("key") ? cache_key : state_transfer, "a list lost an element", {}, false});
+}
+
 // ---- words of the catalogue ----
 
 constexpr std::array<std::string_view, 6> kCompare{"<", "<=", ">", ">=", "==", "!="};
@@ -295,17 +313,18 @@ void detect_words(const Sides& s, std::vector<Detection>& out) {
   for (const Token& t : s.changed()) {
     compare = compare || (t.kind == TokenKind::op && one_of(t.text, kCompare));
     formula = formula || t.kind == TokenKind::number || (t.kind == TokenKind::op && one_of(t.text, kArithmetic));
-    if (t.kind != TokenKind::string || t.text.size() < 24) changed.add_name(t.text);
+    if (t.kind != TokenKind::string || t.text.size() < 24) changed.add_name(t.text), changed.add_whole(t.text);
   }
   // Of an unchanged name beside it only a changed number, operator or literal says something.
   const std::vector<Token> all = s.changed();
   const bool values_only =
       std::all_of(all.begin(), all.end(), [](const Token& t) { return t.kind == TokenKind::op || is_literal(t); });
   if (values_only)
-    for (const Token& t : s.near) changed.add_name(t.text);
+    for (const Token& t : s.near) changed.add_name(t.text), changed.add_whole(t.text);
   for (const Tokens side : {s.before, s.after})
     for (const Token& t : side)
       if (t.kind != TokenKind::string) around.add_name(t.text);
+  around.add_name(s.function);
   const bool whole = s.before.empty() || s.after.empty();
   std::set<Class> said;
   for (const WordRule& rule : word_rules()) {
@@ -323,7 +342,10 @@ void detect_words(const Sides& s, std::vector<Detection>& out) {
 
 }  // namespace
 
-Sides::Sides(const ParsedFile& file, const Change& change) : language(file.file->language) {
+Sides::Sides(const ParsedFile& file, const Change& change)
+    : language(file.file->language),
+      function(change.after ? file.new_source.function_of(*change.after)
+                            : file.old_source.function_of(*change.before)) {
   if (change.before) before = file.old_source.tokens(*change.before);
   if (change.after) after = file.new_source.tokens(*change.after);
   const auto collect = [this](Tokens side, const std::vector<std::size_t>& positions, std::vector<Token>& out) {
@@ -393,6 +415,7 @@ std::vector<Detection> detect(const Sides& sides, const std::function<bool(const
   detect_defaults(sides, out);
   detect_env(sides, out);
   detect_arguments(sides, out);
+  detect_lists(sides, out);
   detect_words(sides, out);
   return out;
 }

@@ -19,6 +19,7 @@ struct Sides {
   std::vector<Token> lost, gained;  // the tokens that differ
   std::vector<Token> near;          // unchanged tokens up to three beside a changed one, on either side
   Language language = Language::none;
+  std::string function;  // innermost function, of the side that is there
   std::vector<Token> changed() const;
 };
 

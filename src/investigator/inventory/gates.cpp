@@ -212,8 +212,10 @@ void Gates::collect_calls(const std::vector<ParsedFile>& files) {
   }
 }
 
-std::optional<Gate> Gates::of(const Source& source, const Statement& s) const {
+std::optional<Gate> Gates::of(const Source& source, const Statement& s, bool own_condition) const {
   if (const auto gate = around(source, s)) return gate;
+  if (const auto t = source.tokens(s); own_condition && (t[0].is("if") || t[0].is("elif")))
+    if (const auto gate = in_condition(t)) return gate;
   const std::string function = source.function_of(s);
   const auto it = calls_.find(function.substr(function.rfind('.') + 1));
   return it != calls_.end() && !it->second.ungated ? it->second.gate : std::nullopt;

@@ -41,7 +41,8 @@ class Gates {
   explicit Gates(const std::vector<ParsedFile>& files);
 
   /// The innermost gate around a statement of the new side, or around every call of its function in the range.
-  std::optional<Gate> of(const Source& source, const Statement& s) const;
+  /// own_condition: the statement is new, so that its own condition gates it as well.
+  std::optional<Gate> of(const Source& source, const Statement& s, bool own_condition) const;
 
   /// Every reading of a variable on the new side.
   const std::vector<EnvRead>& reads() const { return reads_; }

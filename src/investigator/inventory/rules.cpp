@@ -65,7 +65,7 @@ constexpr std::array kAreas{
          2.3e-3,
          "fused indexer of the study"},
     Area{"compressor",
-         {"compressor", "compress", "compressed", "pooled", "pool", "c4", "c128", "ape"},
+         {"compressor", "compress", "compressed", "pooled", "pooling", "c4", "c128", "ape"},
          1.2,
          1,
          0,
@@ -218,7 +218,7 @@ constexpr std::array kWordRules{
              "order of equal scores"},
     WordRule{epsilon, {"eps", "epsilon"}, {}, "epsilon"},
     WordRule{clamp,
-             {"clamp", "clip", "fmin", "fmax", "fminf", "fmaxf", "min", "max", "minimum", "maximum", "relu", "limit"},
+             {"clamp", "clip", "fmin", "fmax", "fminf", "fmaxf", "=min", "=max", "minimum", "maximum", "relu", "limit"},
              {},
              "clamp or limit"},
     WordRule{
@@ -248,6 +248,10 @@ constexpr std::array kWordRules{
              {"view", "offset", "flatten", "chunk", "cat", "stack", "split", "rearrange", "t", "unbind", "even", "odd"},
              {"rope", "rotary", "scale", "cache", "page", "key", "pack", "weight", "quant", "attn"},
              "layout"},
+    WordRule{arithmetic,
+             {"ceil", "floor", "round", "rint", "trunc", "exp2", "log2", "rsqrt", "reciprocal"},
+             {},
+             "how a value is rounded or computed"},
     WordRule{bound,
              {"window", "len", "lens", "seqlen", "seqlens", "length", "num", "size", "position", "positions", "end",
               "start"},
@@ -298,9 +302,8 @@ const ClassEntry& entry(Class cls) {
 std::span<const Area> areas() { return kAreas; }
 
 const Area& area_of(const WordSet& words, const WordSet& path) {
-  for (const WordSet* where : {&words, &path})
-    for (const Area& a : kAreas)
-      if (where->has_any(a.words)) return a;
+  for (const Area& a : kAreas)
+    if (words.has_any(a.words) || path.has_any(a.words)) return a;
   return kAreas.back();
 }
 

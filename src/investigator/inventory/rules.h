@@ -66,7 +66,8 @@ const Area& area_of(const WordSet& words, const WordSet& path);
 /// A change of tokens that says a class by the words around it.
 struct WordRule {
   Class cls;
-  std::array<std::string_view, 12> words;    // parts of the changed names, or beside a changed number or operator
+  std::array<std::string_view, 12>
+      words;  // parts of the changed names, or beside a changed number; "=max": a whole name
   std::array<std::string_view, 10> context;  // any of them must be near; empty: none needed
   std::string_view what;
 };

@@ -17,6 +17,8 @@ std::vector<std::string> parts_of(std::string_view name);
 class WordSet {
  public:
   void add_name(std::string_view name);
+  /// The name as a whole, found as "=name".
+  void add_whole(std::string_view name) { parts_.insert("=" + std::string(name)); }
   bool has(std::string_view part) const { return parts_.contains(std::string(part)); }
   bool has_any(const auto& parts) const {
     return std::any_of(std::begin(parts), std::end(parts), [this](std::string_view p) { return !p.empty() && has(p); });

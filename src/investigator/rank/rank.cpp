@@ -22,8 +22,9 @@ constexpr double kPlumbing = 0.05;   // logs, metrics, arguments
 constexpr double kWidening = 0.15;   // more bits than before
 constexpr double kConverter = 0.03;  // runs offline
 constexpr double kNewCode = 0.5;     // a statement without a predecessor
-constexpr double kWholeFile = 0.4;   // a file that is new or gone: nothing in it is a change of something that worked
-constexpr double kGateOff = 0.04;    // does not run with nothing set
+constexpr double kWholeUnit =
+    0.4;  // a function or file that is new or gone: nothing in it is a change of something that worked
+constexpr double kGateOff = 0.04;  // does not run with nothing set
 constexpr double kGateUnknown = 0.7;
 constexpr double kOnceOnly = 0.85;   // not in the layers
 constexpr double kFineFormat = 0.7;  // rounding finer than bf16
@@ -55,7 +56,7 @@ double weight_of(const Finding& f, const RankOptions& options) {
   if (f.widening) w *= kWidening;
   if (f.role == Role::converter) w *= kConverter;
   if (f.whole && !f.deleted) w *= kNewCode;
-  if (f.whole_file) w *= kWholeFile;
+  if (f.whole_unit) w *= kWholeUnit;
   if (f.gate) w *= f.gate->runs() ? *f.gate->runs() ? 1.0 : kGateOff : kGateUnknown;
   if (!f.per_layer) w *= kOnceOnly;
   if (f.rounding && f.rounding->unit_roundoff < 0x1p-9) w *= kFineFormat;
@@ -180,6 +181,11 @@ Ranking rank(const inventory::Inventory& inventory, const RankOptions& options) 
       sum += w;
       if (w > best) best = w, chief = f;
     }
+    Finding with_bias = *chief;
+    if (with_bias.rounding)
+      for (const Finding* f : group.findings)
+        if (f->rounding && f->rounding->biased) with_bias.rounding->biased = true;
+    chief = &with_bias;
     const double weight = best + std::min(kMostOthers * best, kOthersOfHunk * (sum - best));
     Suspect s;
     s.file = chief->file, s.hunk = chief->hunk, s.function = chief->function, s.cls = chief->cls,
