@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -128,8 +129,9 @@ class HunkChanges {
         if (const double score = alike(file_.old_source.tokens(*before_[i]), file_.new_source.tokens(*after_[j]));
             score >= kAlike)
           candidates.push_back({score, i, j});
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.score > b.score; });
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.score != b.score ? a.score > b.score : std::tie(a.before, a.after) < std::tie(b.before, b.after);
+    });
     std::vector<bool> before_used(before_.size()), after_used(after_.size());
     for (const Candidate& c : candidates) {
       if (before_used[c.before] || after_used[c.after]) continue;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -205,8 +206,9 @@ Ranking rank(const inventory::Inventory& inventory, const RankOptions& options) 
     out.suspects.push_back(std::move(s));
   }
   for (Suspect& s : out.suspects) s.prior /= total;
-  std::stable_sort(out.suspects.begin(), out.suspects.end(),
-                   [](const Suspect& a, const Suspect& b) { return a.prior > b.prior; });
+  std::sort(out.suspects.begin(), out.suspects.end(), [](const Suspect& a, const Suspect& b) {
+    return a.prior != b.prior ? a.prior > b.prior : std::tie(a.file, a.hunk) < std::tie(b.file, b.hunk);
+  });
   return out;
 }
 

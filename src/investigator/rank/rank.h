@@ -25,8 +25,8 @@ struct Suspect {
   int tier = 4;      // 1: look first … 4: only when nothing else is left
   double prior = 0;  // sums to 1 over the suspects
   std::string phase;
-  std::optional<double>
-      predicted_rel_error;  // worst case of one application: sum of unit roundoffs of rounded operands
+  // Worst case of one application: sum of unit roundoffs of rounded operands.
+  std::optional<double> predicted_rel_error;
   std::optional<double> predicted_rel_error_depth;  // that times sqrt(layers), times layers where biased
   std::string reason;
   std::string probe;                        // which should fail if it is guilty
