@@ -178,8 +178,8 @@ class Refusals(unittest.TestCase):
                     self.refused("bench", what, "m", f"{option}={value}", says="must be a whole number")
 
     def test_unknown_commands(self):
-        for args in (("rank",), ("rank", "--help"), ("rank", "--version"), ("help", "rank")):
-            err = self.refused(*args, says="unknown command 'rank'; plumb --help lists them")
+        for args in (("guess",), ("guess", "--help"), ("guess", "--version"), ("help", "guess")):
+            err = self.refused(*args, says="unknown command 'guess'; plumb --help lists them")
             self.assertEqual(err.count("\n"), 1)
         self.refused("x" * 100000, says="unknown command")
         self.refused(says="")
