@@ -119,7 +119,8 @@ class Refusals(unittest.TestCase):
         (model / "model.safetensors").unlink()
         (model / "model.safetensors").write_bytes(weights)
         for args in (("generate", model, "-p", " hello"), ("bench", "prefill", model, "--tokens", "20", "--repeats", "1"),
-                     ("bench", "decode", model, "--tokens", "20", "--repeats", "1")):
+                     ("bench", "decode", model, "--tokens", "20", "--repeats", "1"),
+                     ("switches", "--check", model)):
             self.refused(*args, says="the model gave logits that are not finite")
 
     def test_files_that_are_no_files(self):
