@@ -70,6 +70,7 @@ Result<void> write_named(const std::filesystem::path& path, std::span<const std:
 }  // namespace
 
 Result<std::filesystem::path> replaceable_file(const std::filesystem::path& path) {
+  if (path.empty()) return error("the name of the file to write is empty");
   std::filesystem::path file = path;
   std::error_code failed;
   for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(file, failed)); ++links) {

@@ -50,6 +50,7 @@ int run_switch_check(const SwitchCheckArgs& args) {
   json["switches"] = nlohmann::ordered_json::array();
   ShiftMeter meter(std::make_shared<const Model>(std::move(*model)), std::make_shared<ThreadPool>(threads), *backend,
                    std::move(*texts));
+  if (!meter.finite()) return fail("the model gave logits that are not finite; its weights or config are damaged");
   bool over = false;
   for (std::size_t i = 0; i < kSwitchCount; ++i) {
     const Switch& entry = kSwitches[i];

@@ -45,7 +45,10 @@ void print_markdown() {
       "from "
       "the reference in its twin test. Shift: how far it moves\nlog-probabilities of the shipped checkpoint, as half "
       "the mean "
-      "square difference over fixed texts.\n\n"
+      "square difference over fixed texts.\n`plumb switches --check MODEL` measures the shifts; its exit code is 0 "
+      "when "
+      "none is over what stands here. It runs the engine alone:\nswitches of the runtime's steps are \"not covered "
+      "here\", which does not count, for they are equal to the bit and tests hold them\nto it.\n\n"
       "| switch | default | scope | layers | on | off | budget | shift | source |\n"
       "|---|---|---|---|---|---|---|---|---|\n");
   for (const Switch& entry : kSwitches)
@@ -73,7 +76,9 @@ void add_switches_command(CLI::App& app, int& exit_code) {
   command->add_flag("--markdown", *markdown, "print docs/switches.md")->excludes("--json");
   auto check = std::make_shared<SwitchCheckArgs>();
   auto* model =
-      command->add_option("--check", check->model, "folder of a checkpoint: measure how far each switch moves it");
+      command->add_option("--check", check->model,
+                          "folder of a checkpoint: measure how far each switch moves it. Steps of the runtime are "
+                          "not covered here and do not count: tests hold them to equality to the bit");
   model->excludes("--markdown");
   server::takes_backend(command->add_option("--backend", check->backend, "who computes the check")->needs(model));
   command->callback([json, markdown, check, model, &exit_code] {

@@ -1,6 +1,7 @@
 #include "engine/shift.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -55,10 +56,19 @@ ShiftMeter::ShiftMeter(std::shared_ptr<const Model> model, std::shared_ptr<Execu
     : model_(std::move(model)), executor_(std::move(executor)), backend_(backend), texts_(std::move(texts)) {
   for (const auto& text : texts_) CHECK(text.size() >= 2);
   Engine engine(model_, executor_, backend_);
-  for (const auto& text : texts_) off_.push_back(token_log_probabilities(engine, Settings(), text));
+  for (std::size_t i = 0; i < texts_.size() && finite(); ++i)
+    off_.push_back(token_log_probabilities(engine, Settings(), texts_[i]));
+}
+
+bool ShiftMeter::finite() const {
+  for (const auto& text : off_)
+    for (const double value : text)
+      if (!std::isfinite(value)) return false;
+  return true;
 }
 
 Shift ShiftMeter::measure(std::size_t index) {
+  CHECK(finite());
   Settings settings;
   CHECK(settings.set(kSwitches[index].name, "on"));
   Engine engine(model_, executor_, backend_, settings);
@@ -70,7 +80,8 @@ Shift ShiftMeter::measure(std::size_t index) {
     if (!shift.reached) return {.per_text = {}, .reached = false};
     double sum = 0.0;
     for (std::size_t t = 0; t < on.size(); ++t) sum += (on[t] - off_[i][t]) * (on[t] - off_[i][t]);
-    shift.per_text.push_back(sum / static_cast<double>(on.size()) / 2);
+    // A NaN would compare as neither near nor far, and get lost where the largest is taken.
+    shift.per_text.push_back(std::isfinite(sum) ? sum / static_cast<double>(on.size()) / 2 : math::kInfinity);
   }
   return shift;
 }

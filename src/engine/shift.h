@@ -31,7 +31,9 @@ class ShiftMeter {
  public:
   ShiftMeter(std::shared_ptr<const Model> model, std::shared_ptr<Executor> executor, Backend backend,
              std::vector<std::vector<std::int32_t>> texts);
-  /// Switch `index` alone is on.
+  /// Whether the log-probabilities with all switches off are finite; else measure() must not be called.
+  bool finite() const;
+  /// Switch `index` alone is on. A side that gives no finite log-probabilities is infinitely far.
   Shift measure(std::size_t index);
 
  private:

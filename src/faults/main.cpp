@@ -47,7 +47,8 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   command->add_option("--commitment", options->commitment, "with --resume: the SHA-256 the envelope must have");
   command->add_flag("--uncommitted", options->uncommitted,
                     "with --resume: nothing was announced yet, so seal a plant if there is no envelope");
-  plumb::server::takes_seed(command->add_option("--scan", *scan)->group(""));
+  plumb::server::takes_seed(
+      command->add_option("--scan", *scan, "print which plant each seed below this number draws; seal nothing"));
   command->callback([options, scan, &exit_code] {
     if (*scan > 0) {
       exit_code = scan_seeds(*scan);

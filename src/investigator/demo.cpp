@@ -41,6 +41,8 @@ Result<void> check_options(const DemoOptions& options) {
   if (options.faults < 0 || options.faults > 1)
     return error("demo: {} faults; there can be 0 or 1 (--faults)", options.faults);
   std::error_code failed;
+  if (std::filesystem::exists(options.case_dir, failed) && !std::filesystem::is_directory(options.case_dir, failed))
+    return error("{}: is there and is not a folder; choose another --case", options.case_dir.string());
   if (!std::filesystem::is_regular_file(options.executable, failed))
     return error("{}: is missing; build the target plumb-faulty", options.executable.string());
   if (!options.resume && std::filesystem::exists(envelope_of(options.case_dir), failed))

@@ -146,12 +146,13 @@ TEST(PhantomEncoding, ControlStringsInContentsStayText) {
   std::string all;
   for (std::int32_t id = 0; id < 16; ++id) all += phantom().token_bytes(id);
   for (const char* role : {"system", "user", "assistant", "tool"}) {
-    const Ids ids = rendered({{role, all}});
+    const Ids ids = rendered({{role, all}, {"user", ""}});
     const bool assistant = std::string(role) == "assistant", tool = std::string(role) == "tool";
     const auto specials =
         std::count_if(ids.begin(), ids.end(), [](std::int32_t id) { return phantom().is_special(id); });
-    // bos, the role, the assistant's marker; a tool's result pair; an assistant's end and its two call markers.
-    EXPECT_EQ(specials, 3 + (tool ? 2 : 0) + (assistant ? 3 : 0)) << role;
+    // bos, the role, the question's, the assistant's marker; a tool's result pair; an assistant's end and its two call
+    // markers.
+    EXPECT_EQ(specials, 4 + (tool ? 2 : 0) + (assistant ? 3 : 0)) << role;
     EXPECT_NE(joined(ids).find(all), std::string::npos) << role;
   }
 }
@@ -159,8 +160,9 @@ TEST(PhantomEncoding, ControlStringsInContentsStayText) {
 TEST(PhantomEncoding, BadMessagesAreRefused) {
   EXPECT_EQ(phantom().render_chat({}).error().message, "messages: at least one is needed");
   const std::vector<ChatMessage> messages{{"user", "a"}, {"developer", "b"}};
-  EXPECT_EQ(phantom().render_chat(messages).error().message,
-            "messages[1]: unknown role 'developer'; known are system, user, assistant and tool");
+  EXPECT_EQ(
+      phantom().render_chat(messages).error().message,
+      "messages[1]: unknown role 'developer'; known are system, user, assistant and tool, and developer at the start");
 }
 
 TEST(PhantomEncoding, BadVocabulariesAreRefused) {

@@ -66,6 +66,49 @@ TEST(PhantomChat, AnAnswersStartCanBeContinued) {
   EXPECT_EQ(prompt_ids(**phantom().lay_out(conversation)), phantom().encode("<bos><user> count<assistant> one two"));
 }
 
+TEST(PhantomChat, AnAnswerThatIsNotToBeContinuedIsNoQuestion) {
+  const std::string text = refusal(asking({{"user", "count"}, {"assistant", "one two"}}));
+  EXPECT_TRUE(text.starts_with("the last message is an assistant's: set continue_final_message")) << text;
+  EXPECT_TRUE(refusal(asking({{"user", "x"}, call("check", R"({"text": "1"})")})).starts_with("the last message is"));
+}
+
+TEST(PhantomChat, ResultsThatAnswerNoCallAreWarnedOf) {
+  const auto warnings = [](const char* id) {
+    ChatMessage result{.role = "tool", .content = "ok"};
+    result.tool_call_id = id;
+    return (*phantom().lay_out(asking({{"user", "x"}, call("check", R"({"text": "1"})"), result})))->warnings();
+  };
+  EXPECT_EQ(warnings("c"), std::vector<std::string>{});
+  EXPECT_EQ(warnings("d"), (std::vector<std::string>{"unknown_tool_call_id", "missing_tool_result"}));
+}
+
+TEST(PhantomChat, DeveloperMessagesAtTheStartAreSystemText) {
+  Conversation conversation = asking({{"developer", "a"}, {"system", "b"}, {"developer", "c"}, {"user", "x"}});
+  const auto prompt = phantom().lay_out(conversation);
+  ASSERT_TRUE(prompt) << prompt.error().message;
+  EXPECT_EQ(prompt_ids(**prompt), phantom().encode("<bos><system> a<system> b<system> c<user> x<assistant>"));
+  EXPECT_EQ((*prompt)->role(0), "system");
+  conversation.developer_is_system = false;
+  EXPECT_TRUE(refusal(conversation).starts_with("messages[0]: unknown role 'developer'"));
+  EXPECT_TRUE(refusal(asking({{"user", "x"}, {"developer", "a"}})).starts_with("messages[1]: unknown role"));
+}
+
+TEST(PhantomChat, AFunctionsArgumentIsAString) {
+  const auto declared = [](const std::string& schema) {
+    Conversation conversation = asking({{"user", "x"}});
+    conversation.tools = {kLookup};
+    conversation.tools[0].function =
+        R"({"name": "lookup", "parameters": {"type": "object", "properties": {"text": )" + schema + "}}}";
+    return refusal(conversation);
+  };
+  for (const char* schema :
+       {"{}", "true", R"({"type": "string", "description": "d"})", R"({"type": ["string", "null"]})"})
+    EXPECT_EQ(declared(schema), "accepted") << schema;
+  for (const char* schema : {"false", "7", R"({"type": "integer"})", R"({"type": ["integer", "null"]})",
+                             R"({"type": {}})", R"({"type": "string", "enum": ["a"]})", R"({"const": "a"})"})
+    EXPECT_TRUE(declared(schema).ends_with("'lookup' cannot be declared to it")) << schema;
+}
+
 TEST(PhantomChat, WhatItsFormHasNoPlaceForIsRefused) {
   Conversation conversation = asking({{"user", "x"}});
   EXPECT_EQ(refusal(conversation), "accepted");

@@ -9,6 +9,7 @@
 #include "model/encoding.h"
 #include "model/phantom_parser.h"
 #include "model/python_json.h"
+#include "model/tool_results.h"
 #include "tensor/strict_json.h"
 
 namespace plumb {
@@ -154,10 +155,26 @@ class PhantomEncoding final : public Encoding {
 constexpr std::string_view kTools[] = {"lookup", "check"};
 constexpr std::string_view kArgument = "text";
 
+// Whether the schema of the function's argument takes every string, as far as its type says. The schema's own form was
+// read when the tool was.
+bool takes_string(const ChatTool& tool) {
+  const json function = json::parse(tool.function, nullptr, false);
+  const json* schema = &function;
+  for (const std::string_view key : {std::string_view("parameters"), std::string_view("properties"), kArgument}) {
+    const auto member = schema->is_object() ? schema->find(key) : schema->end();
+    if (member == schema->end()) return true;
+    schema = &*member;
+  }
+  if (!schema->is_object()) return *schema == true;
+  if (schema->contains("enum") || schema->contains("const")) return false;
+  const json type = schema->value("type", json("string"));
+  return type == "string" || (type.is_array() && std::find(type.begin(), type.end(), "string") != type.end());
+}
+
 // The two functions it learnt, and so the only ones that need not be told to it.
 Result<void> check_tool(const ChatTool& tool) {
   const bool known = std::find(std::begin(kTools), std::end(kTools), tool.name) != std::end(kTools);
-  if (known && tool.properties == std::vector<std::string>{std::string(kArgument)}) return {};
+  if (known && tool.properties == std::vector<std::string>{std::string(kArgument)} && takes_string(tool)) return {};
   return error(
       "tools: this model knows two functions from its training, lookup and check, each with one string "
       "\"text\"; '{}' cannot be declared to it",
@@ -181,7 +198,9 @@ Result<void> check_call(const ChatMessage& message, std::size_t index) {
 Result<void> check_message(const ChatMessage& message, std::size_t index) {
   const std::string& role = message.role;
   if (role != "assistant" && role != "tool" && role != "user" && role != "system")
-    return error("messages[{}]: unknown role '{}'; known are system, user, assistant and tool", index, role);
+    return error(
+        "messages[{}]: unknown role '{}'; known are system, user, assistant and tool, and developer at the start",
+        index, role);
   const auto refuse = [&](const char* what) {
     return error("messages[{}].{}: this model's form has no place for it", index, what);
   };
@@ -190,8 +209,33 @@ Result<void> check_message(const ChatMessage& message, std::size_t index) {
   if (!message.task.empty()) return refuse("task");
   if (message.without_eos) return refuse("wo_eos");
   for (const ChatTool& tool : message.tools)
-    if (const auto known = check_tool(tool); !known) return known;
+    if (const auto known = check_tool(tool); !known) return error("messages[{}].{}", index, known.error().message);
   return message.tool_calls.empty() ? Result<void>() : check_call(message, index);
+}
+
+// Messages of the developer at the start are system messages, each of its own: the form has several.
+void lift_developer(std::vector<ChatMessage>& messages) {
+  for (ChatMessage& message : messages) {
+    if (message.role != "developer" && message.role != "system") return;
+    message.role = "system";
+  }
+}
+
+Result<void> check_end(const Conversation& conversation) {
+  const ChatMessage& last = conversation.messages.back();
+  switch (conversation.continuation) {
+    case Continuation::none:
+      if (last.role != "assistant") return {};
+      return error(
+          "the last message is an assistant's: set continue_final_message (or prefix on the message) to have it "
+          "continued, or send a user message");
+    case Continuation::content:
+      if (last.role == "assistant" && last.tool_calls.empty()) return {};
+      return error("to be continued, the last message must be an assistant's without tool calls");
+    case Continuation::reasoning:
+      break;
+  }
+  return error("this model has no reasoning to continue");
 }
 
 Result<void> check(const Conversation& conversation) {
@@ -205,12 +249,7 @@ Result<void> check(const Conversation& conversation) {
     if (const auto known = check_tool(tool); !known) return known;
   for (std::size_t i = 0; i < conversation.messages.size(); ++i)
     if (const auto good = check_message(conversation.messages[i], i); !good) return good;
-  if (conversation.continuation == Continuation::none) return {};
-  const ChatMessage& last = conversation.messages.back();
-  if (conversation.continuation == Continuation::reasoning) return error("this model has no reasoning to continue");
-  if (last.role != "assistant" || !last.tool_calls.empty())
-    return error("to be continued, the last message must be an assistant's without tool calls");
-  return {};
+  return check_end(conversation);
 }
 
 // One stretch a message, and one for the assistant's turn that begins.
@@ -218,6 +257,7 @@ class PhantomPrompt final : public ChatPrompt {
  public:
   PhantomPrompt(const PhantomEncoding& encoding, Conversation conversation)
       : encoding_(encoding), conversation_(std::move(conversation)) {
+    warnings_ = tool_result_warnings(conversation_.messages);
     if (conversation_.tool_choice == ToolChoice::required) answer_start_ = "<call>";
     if (conversation_.tool_choice == ToolChoice::named) answer_start_ = "<call> " + conversation_.tool_name;
   }
@@ -258,6 +298,7 @@ class PhantomPrompt final : public ChatPrompt {
 };
 
 Result<std::unique_ptr<ChatPrompt>> PhantomEncoding::lay_out(Conversation conversation) const {
+  if (conversation.developer_is_system) lift_developer(conversation.messages);
   if (const auto good = check(conversation); !good) return tl::unexpected(good.error());
   return std::make_unique<PhantomPrompt>(*this, std::move(conversation));
 }

@@ -420,6 +420,11 @@ TEST(V4Rules, OddHistoriesAreWarnedOf) {
   EXPECT_EQ(warnings(asking({{"user", "x"}, result("c", "ok")})), std::vector<std::string>{"unknown_tool_call_id"});
   EXPECT_EQ(warnings(asking({{"user", "x"}, assistant("", {}, {{"c", "f", "nope"}}), result("c", "ok")})),
             std::vector<std::string>{"arguments_not_json"});
+  EXPECT_EQ(
+      warnings(asking({{"user", "x"}, assistant("", {}, {{"c", "f", "{}"}}), result("c", "1"), result("c", "2")})),
+      std::vector<std::string>{"unknown_tool_call_id"});
+  EXPECT_EQ(warnings(asking({{"user", "x"}, assistant("", {}, {{"c", "f", "{}"}}), {"user", "y"}})),
+            std::vector<std::string>{"missing_tool_result"});
 }
 
 TEST(V4Profiles, AreDetectedByTheCheckpoint) {

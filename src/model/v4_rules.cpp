@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_set>
 #include <utility>
 
 #include "model/python_json.h"
+#include "model/tool_results.h"
 
 namespace plumb {
 namespace {
@@ -110,13 +110,11 @@ Result<void> check_calls(const ChatMessage& message, std::size_t index, V4Conver
 
 Result<void> check_messages(V4Conversation& out) {
   const std::vector<ChatMessage>& messages = out.messages;
-  std::unordered_set<std::string_view> calls;
+  for (const std::string& kind : tool_result_warnings(messages)) warn(out, kind.c_str());
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const ChatMessage& message = messages[i];
     if (message.role == "latest_reminder" && i > 0 && is_question(messages[i - 1].role))
       return error("messages[{}]: a latest_reminder stands before the user message it belongs to, not behind it", i);
-    if (message.role == "tool" && !calls.contains(message.tool_call_id)) warn(out, "unknown_tool_call_id");
-    for (const ToolCall& call : message.tool_calls) calls.insert(call.id);
     if (const auto good = check_calls(message, i, out); !good) return good;
   }
   return {};

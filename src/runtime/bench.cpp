@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <memory>
 #include <thread>
@@ -66,6 +67,9 @@ class Bench {
   void forward(std::span<const BatchSequence> batch) {
     const auto rows = static_cast<std::int64_t>(batch.size());
     engine_.forward({batch, &options_.settings}, {logits_.data(), {rows, config().vocab_size}});
+    // Part of what is timed, as it is of a server's pass.
+    const auto used = std::span(logits_).first(static_cast<std::size_t>(rows * config().vocab_size));
+    finite_ = finite_ && std::all_of(used.begin(), used.end(), [](float logit) { return std::isfinite(logit); });
   }
 
   void prefill(LocalSequence& sequence, std::span<const std::int32_t> ids) {
@@ -92,27 +96,29 @@ class Bench {
     return runs;
   }
 
-  // The result of runs of `tokens` tokens each that cost `passes` in all.
-  BenchResult result(std::string_view what, std::int64_t tokens, std::vector<BenchRun> runs,
-                     const std::vector<PassCost>& passes, int threads) const {
+  // The result of runs of `tokens` tokens each that cost `passes` in all. Errors: logits were not finite.
+  Result<BenchResult> result(std::string_view what, std::int64_t tokens, std::vector<BenchRun> runs,
+                             const std::vector<PassCost>& passes, int threads) const {
+    if (!finite_) return error("the model gave logits that are not finite; its weights or config are damaged");
     double operations = 0, bytes = 0;
     for (const PassCost& pass : passes) operations += pass.operations, bytes += pass.weight_bytes;
     const BenchMachine machine =
         measure_machine(threads, static_cast<std::int64_t>(bytes / static_cast<double>(passes.size())));
     const double by_operations = operations / machine.operations_per_second,
                  by_bytes = bytes / machine.bytes_per_second;
-    return {.what = what,
-            .tokens = tokens,
-            .runs = std::move(runs),
-            .machine = machine,
-            .limit = static_cast<double>(tokens) / std::max(by_operations, by_bytes),
-            .limited_by = by_operations > by_bytes ? "operations" : "bytes"};
+    return BenchResult{.what = what,
+                       .tokens = tokens,
+                       .runs = std::move(runs),
+                       .machine = machine,
+                       .limit = static_cast<double>(tokens) / std::max(by_operations, by_bytes),
+                       .limited_by = by_operations > by_bytes ? "operations" : "bytes"};
   }
 
  private:
   const BenchOptions options_;
   Engine engine_;
   std::vector<float> logits_;
+  bool finite_ = true;  // all logits so far
   Rng rng_{kSeed};
 };
 

@@ -13,6 +13,7 @@ namespace plumb::server {
 namespace {
 
 constexpr double kLargestTemperature = 100.0, kLargestPenalty = 2.0, kLargestRepetition = 100.0, kLargestBias = 100.0;
+constexpr double kLeastRepetition = std::numeric_limits<double>::min();  // it divides
 constexpr std::string_view kPromptForms =
     "a string, an array of strings, an array of token ids or an array of such arrays";
 
@@ -69,7 +70,9 @@ void read_sampling(Fields& fields, GenerationOptions& options) {
   if (const auto x = fields.number("frequency_penalty", -kLargestPenalty, kLargestPenalty))
     sampling.frequency_penalty = *x;
   if (const auto x = fields.number("repetition_penalty", 0.0, kLargestRepetition)) {
-    if (*x == 0.0) fields.fail("repetition_penalty", "repetition_penalty must be greater than 0; 1 changes nothing");
+    if (*x < kLeastRepetition)
+      fields.fail("repetition_penalty",
+                  fmt::format("repetition_penalty must be at least {}; 1 changes nothing", kLeastRepetition));
     sampling.repetition_penalty = *x;
   }
   if (const Json* seed = fields.find("seed")) {
@@ -95,6 +98,8 @@ void read_bias(Fields& fields, const ApiLimits& limits, Sampling& sampling) {
     if (failed != std::errc() || end != key.data() + key.size() || id < 0 || id >= limits.vocab_size)
       return fields.fail("logit_bias", fmt::format("logit_bias: '{}' is no token id of the vocabulary of {}",
                                                    shorten(key), limits.vocab_size));
+    if (key != std::to_string(id))  // or one token could have two biases
+      return fields.fail("logit_bias", fmt::format("logit_bias: write token id '{}' as '{}'", shorten(key), id));
     const double value = item.value().is_number() ? item.value().get<double>() : kLargestBias + 1;
     if (!(-kLargestBias <= value && value <= kLargestBias))
       return fields.fail("logit_bias", fmt::format("logit_bias of token {} must be a number between {} and {}", id,

@@ -84,6 +84,7 @@ struct ChatRequest {
   Conversation conversation;
   ReplyOptions reply;
   bool include_reasoning = true;
+  std::string thinking_field;  // the one that asks for thinking or its effort; empty: none does
 };
 
 /// Exactly one of the two is given.
@@ -91,6 +92,7 @@ struct TokenizeRequest {
   std::optional<std::string> prompt;
   bool add_special_tokens = true;
   std::optional<Conversation> conversation;
+  std::string thinking_field;  // as a chat's
   Settings settings;
 };
 

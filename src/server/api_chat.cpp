@@ -52,9 +52,22 @@ bool read_schema(const Json& function, ChatTool& tool) {
   return true;
 }
 
+void note(std::vector<std::string>& list, std::string name) {
+  if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(std::move(name));
+}
+
+// What a tool says beside the function that the model is told of, and a promise about its answers that nobody keeps.
+void note_ignored(const Json& tool, const std::string& param, std::vector<std::string>& ignored) {
+  for (const auto& item : tool.items())
+    if (item.key() != "type" && item.key() != "function" && !item.value().is_null())
+      note(ignored, param + "." + item.key());
+  if (const Json& function = tool["function"]; function.contains("strict") && is_true(function["strict"]))
+    note(ignored, param + ".function.strict");
+}
+
 // `raw` is the array as the client wrote it, for numbers keep their digits only there.
 void read_tools(Fields& fields, const std::string& param, const Json& array, std::string_view raw,
-                const ApiLimits& limits, std::vector<ChatTool>& tools) {
+                const ApiLimits& limits, std::vector<ChatTool>& tools, std::vector<std::string>& ignored) {
   if (!array.is_array()) return fields.wrong_type(param, "an array of functions");
   if (array.size() > limits.max_tools)
     return fields.fail(param,
@@ -83,6 +96,7 @@ void read_tools(Fields& fields, const std::string& param, const Json& array, std
     const auto printed = python_json(written.empty() ? function.dump() : std::string(written));
     if (!printed) return fields.fail(at, fmt::format("{}: {}", at, printed.error().message));
     parsed.function = *printed;
+    note_ignored(tool, param, ignored);
   }
 }
 
@@ -175,7 +189,7 @@ void read_calls(Fields& fields, std::vector<ToolCall>& calls) {
 }
 
 // Returns whether the message says that it is the start of the answer.
-bool read_message(Fields& fields, const ApiLimits& limits, ChatMessage& message) {
+bool read_message(Fields& fields, const ApiLimits& limits, ChatMessage& message, std::vector<std::string>& ignored) {
   message.role = fields.string("role").value_or("");
   if (message.role.empty() && !fields.failed()) fields.wrong_type("role", "a string");
   message.reasoning_content = fields.string("reasoning_content");
@@ -185,7 +199,7 @@ bool read_message(Fields& fields, const ApiLimits& limits, ChatMessage& message)
   read_content(fields, limits, message);
   message.tool_call_id = fields.string("tool_call_id").value_or("");
   message.task = fields.string("task").value_or("");
-  if (const Json* tools = fields.find("tools")) read_tools(fields, "tools", *tools, {}, limits, message.tools);
+  if (const Json* tools = fields.find("tools")) read_tools(fields, "tools", *tools, {}, limits, message.tools, ignored);
   if (const Json* format = fields.find("response_format")) {
     const auto printed = python_json(format->dump());
     if (!format->is_object() || !printed) {
@@ -219,14 +233,13 @@ void read_messages(Fields& fields, const ApiLimits& limits, Conversation& conver
     const std::string param = fmt::format("messages[{}]", i);
     if (!json.is_object()) return fields.wrong_type(param, "an object");
     Fields message(&json, param + ".");
-    const bool prefix = read_message(message, limits, conversation.messages.emplace_back());
+    std::vector<std::string> in_message;
+    const bool prefix = read_message(message, limits, conversation.messages.emplace_back(), in_message);
     if (prefix && i + 1 < array->size()) message.fail("prefix", "prefix belongs to the last message");
     if (prefix) conversation.continuation = Continuation::content;
     if (message.failed()) return fields.fail_with(message.error().value());
-    for (const std::string& name : message.unknown()) {
-      std::string shown = "messages." + name;
-      if (std::find(ignored.begin(), ignored.end(), shown) == ignored.end()) ignored.push_back(std::move(shown));
-    }
+    for (const std::string& name : message.unknown()) in_message.push_back(name);
+    for (const std::string& name : in_message) note(ignored, "messages." + name);
   }
 }
 
@@ -240,6 +253,7 @@ class ThinkingWish {
   void think(std::string_view param, std::optional<bool> on) {
     if (on && thinking_ && *on != *thinking_) return contradiction(param);
     if (on) thinking_ = on;
+    if (on == true) thinking_param_ = param;
   }
   void effort(std::string_view param, const std::optional<std::string>& word) {
     if (!word || word->empty()) return;
@@ -248,9 +262,11 @@ class ThinkingWish {
     conversation_.effort = *word;
     effort_param_ = param;
   }
-  void settle() {
+  /// Returns the field that asks for thinking, best the one with the effort.
+  std::string settle() {
     if (thinking_ == false && !conversation_.effort.empty()) contradiction(effort_param_);
     conversation_.thinking = thinking_;
+    return effort_param_.empty() ? thinking_param_ : effort_param_;
   }
 
  private:
@@ -261,7 +277,7 @@ class ThinkingWish {
   Fields& fields_;
   Conversation& conversation_;
   std::optional<bool> thinking_;
-  std::string effort_param_;
+  std::string thinking_param_, effort_param_;
 };
 
 // An object of the request whose unknown members are refused.
@@ -278,7 +294,7 @@ void read_object(Fields& fields, const std::string& name, Read read) {
                 "unsupported_parameter");
 }
 
-void read_thinking(Fields& fields, Conversation& conversation) {
+std::string read_thinking(Fields& fields, Conversation& conversation) {
   ThinkingWish wish(fields, conversation);
   read_object(fields, "thinking", [&](Fields& thinking) {
     constexpr std::string_view kTypes[] = {"disabled", "enabled"};
@@ -288,16 +304,16 @@ void read_thinking(Fields& fields, Conversation& conversation) {
   });
   wish.effort("reasoning_effort", fields.string("reasoning_effort"));
   read_object(fields, "reasoning", [&](Fields& reasoning) {
-    wish.think("reasoning", reasoning.boolean("enabled"));
-    wish.effort("reasoning", reasoning.string("effort"));
+    wish.think("reasoning.enabled", reasoning.boolean("enabled"));
+    wish.effort("reasoning.effort", reasoning.string("effort"));
   });
   read_object(fields, "chat_template_kwargs", [&](Fields& kwargs) {
-    wish.think("chat_template_kwargs", kwargs.boolean("thinking"));
-    wish.think("chat_template_kwargs", kwargs.boolean("enable_thinking"));
-    wish.effort("chat_template_kwargs", kwargs.string("reasoning_effort"));
+    wish.think("chat_template_kwargs.thinking", kwargs.boolean("thinking"));
+    wish.think("chat_template_kwargs.enable_thinking", kwargs.boolean("enable_thinking"));
+    wish.effort("chat_template_kwargs.reasoning_effort", kwargs.string("reasoning_effort"));
     conversation.drop_thinking = kwargs.boolean("drop_thinking").value_or(true);
   });
-  wish.settle();
+  return wish.settle();
 }
 
 void read_continuation(Fields& fields, Conversation& conversation) {
@@ -331,9 +347,9 @@ void read_conversation(Fields& fields, std::string_view body, const ApiLimits& l
   Conversation& conversation = request.conversation;
   read_messages(fields, limits, conversation, request.options.ignored);
   if (const Json* tools = fields.find("tools"))
-    read_tools(fields, "tools", *tools, raw_member(body, "tools"), limits, conversation.tools);
+    read_tools(fields, "tools", *tools, raw_member(body, "tools"), limits, conversation.tools, request.options.ignored);
   read_tool_choice(fields, conversation);
-  read_thinking(fields, conversation);
+  request.thinking_field = read_thinking(fields, conversation);
   read_continuation(fields, conversation);
   conversation.task = fields.string("task").value_or("");
   if (auto plumb = plumb_member(fields)) {
@@ -388,6 +404,7 @@ ApiResult<TokenizeRequest> parse_tokenize_request(std::string_view body, const A
     read_conversation(fields, body, limits, chat);
     request.settings = chat.options.settings;
     request.conversation = std::move(chat.conversation);
+    request.thinking_field = std::move(chat.thinking_field);
   }
   if (fields.failed()) return fields.error();
   return request;

@@ -137,11 +137,48 @@ TEST(Api, WrongTypesAndRangesNameTheField) {
       {"stream_options", "{}"},
       {"plumb", "[]"},
       {"max_tokens", "99999999999999999999"},
+      {"repetition_penalty", "0"},
+      {"repetition_penalty", "1e-320"},
+      {"logit_bias", R"({"05":1})"},
+      {"logit_bias", R"({"005":1})"},
+      {"logit_bias", R"({"00":1})"},
+      {"logit_bias", R"({"-0":1})"},
+      {"logit_bias", R"({" 5":1})"},
+      {"logit_bias", R"({"+5":1})"},
   };
   for (const auto& [field, value] : cases) {
     const std::string body = std::string(R"({"prompt":"a",")") + field + "\":" + value + "}";
     EXPECT_EQ(completion_error(body).param, field) << body;
   }
+}
+
+TEST(Api, TheFieldThatAsksForThinkingIsKnown) {
+  const auto field = [](const std::string& fields) {
+    const auto request = parse_chat_request(R"({"messages":[{"role":"user","content":"x"}],)" + fields + "}", limits());
+    EXPECT_TRUE(request) << fields;
+    return request ? request->thinking_field : std::string();
+  };
+  EXPECT_EQ(field(R"("thinking":{"type":"enabled"})"), "thinking");
+  EXPECT_EQ(field(R"("thinking":{"type":"disabled"})"), "");
+  EXPECT_EQ(field(R"("reasoning_effort":"none")"), "");
+  EXPECT_EQ(field(R"("thinking":{"type":"enabled"},"reasoning_effort":"low")"), "reasoning_effort");
+  EXPECT_EQ(field(R"("reasoning":{"effort":"low"})"), "reasoning.effort");
+  EXPECT_EQ(field(R"("reasoning":{"enabled":true})"), "reasoning.enabled");
+  EXPECT_EQ(field(R"("chat_template_kwargs":{"thinking":true})"), "chat_template_kwargs.thinking");
+  EXPECT_EQ(field(R"("chat_template_kwargs":{"enable_thinking":true})"), "chat_template_kwargs.enable_thinking");
+  EXPECT_EQ(field(R"("chat_template_kwargs":{"reasoning_effort":"max"})"), "chat_template_kwargs.reasoning_effort");
+}
+
+TEST(Api, WhatAToolSaysInVainIsListed) {
+  const auto request = parse_chat_request(
+      R"({"messages":[{"role":"system","content":"s","tools":[
+             {"type":"function","function":{"name":"h","strict":true}}]},{"role":"user","content":"x"}],
+          "tools":[{"type":"function","cache_control":{"type":"e"},"function":{"name":"f","strict":true}},
+                   {"type":"function","cache_control":null,"function":{"name":"g","strict":false}}]})",
+      limits());
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->options.ignored, (std::vector<std::string>{"messages.tools.function.strict", "tools.cache_control",
+                                                                "tools.function.strict"}));
 }
 
 TEST(Api, StopStringsAreBounded) {
@@ -319,7 +356,7 @@ TEST(Api, ThinkingIsSaidInManyWaysThatMustAgree) {
   EXPECT_FALSE(conversation(R"("chat_template_kwargs":{"drop_thinking":false})").drop_thinking);
   EXPECT_EQ(chat_error(R"("thinking":{"type":"enabled"},"reasoning_effort":"none")").param, "reasoning_effort");
   EXPECT_EQ(chat_error(R"("thinking":{"type":"disabled"},"reasoning_effort":"max")").param, "reasoning_effort");
-  EXPECT_EQ(chat_error(R"("reasoning":{"effort":"low"},"reasoning_effort":"max")").param, "reasoning");
+  EXPECT_EQ(chat_error(R"("reasoning":{"effort":"low"},"reasoning_effort":"max")").param, "reasoning.effort");
   EXPECT_EQ(chat_error(R"("thinking":{"type":"maybe"})").param, "thinking.type");
   EXPECT_EQ(chat_error(R"("thinking":true)").param, "thinking");
   EXPECT_EQ(chat_error(R"("reasoning_effort":0.5)").param, "reasoning_effort");

@@ -47,6 +47,8 @@ class Choice {
   /// The part, for what is not text; its log-probabilities and token ids start anew when they are taken.
   ChoicePart meta();
   void take_scores(ChoicePart& part);
+  /// Tokens were scored since they were last taken.
+  bool has_scores() const { return !completion_logprobs_.empty() || !chat_logprobs_.empty(); }
   ChoicePart& part() { return part_; }
   std::vector<std::int32_t>& token_ids() { return token_ids_; }
 

@@ -10,6 +10,7 @@
 #include <exception>
 #include <limits>
 #include <new>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -42,6 +43,13 @@ CLI::Option* takes(CLI::Option* option, T least, T most, const char* what) {
     return std::string();
   };
   return option->transform(CLI::Validator(read, "", ""));
+}
+
+// The message of a parse error, in words that say what to do where CLI11's do not.
+std::string why(const CLI::Error& e) {
+  const std::string text = e.what();
+  const std::size_t at = text.find(": At Most 1 required but received ");
+  return at == std::string::npos ? text : text.substr(0, at) + ": is given more than once";
 }
 
 CLI::App* find_command(CLI::App& app, std::string_view name) {
@@ -93,13 +101,18 @@ int parse_and_run(CLI::App& app, int argc, const char* const* argv, const int& e
     return kExitClean;
   }
   app.failure_message([&](const CLI::App*, const CLI::Error& e) {
-    return fmt::format("{}: {}; {}{}{} --help explains\n", app.get_name(), e.what(), app.get_name(),
+    return fmt::format("{}: {}; {}{}{} --help explains\n", app.get_name(), why(e), app.get_name(),
                        command == nullptr ? "" : " ", command == nullptr ? "" : command->get_name());
   });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? kExitClean : kExitError;
+    // std::cout would be flushed at once, and why that failed would be lost.
+    std::ostringstream out, err;
+    const int code = app.exit(e, out, err) == 0 ? kExitClean : kExitError;
+    fmt::print(stderr, "{}", err.str());
+    fmt::print("{}", out.str());
+    return code;
   }
   return exit_code;
 }

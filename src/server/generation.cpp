@@ -104,7 +104,8 @@ Generation::Generation(const GenerationContext& context, GenerationPlan plan, st
       .created =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .effort = plan_.chat.effort,
-      .warnings = plan_.chat.warnings};
+      .warnings = plan_.chat.warnings,
+      .usage_at_end = plan_.options.stream && plan_.options.include_usage};
   if (!plan_.options.seed_given) plan_.options.sampling.seed = random_bits();
   const int count = static_cast<int>(plan_.prompts.size()) * plan_.options.n;
   CHECK(!chat() || plan_.chat.parsers.size() == static_cast<std::size_t>(count));
@@ -182,8 +183,9 @@ void Generation::begin_answer() {
   if (streams()) {
     header_sent_ = true;
     exchange_->start_events(std::move(plan_.headers));
+    const auto usage = usage_so_far();
     for (const Sequence& s : sequences_)
-      if (chat()) exchange_->send(role_event(head_, s.choice.index()));
+      if (chat()) exchange_->send(role_event(head_, s.choice.index(), usage ? &*usage : nullptr));
     keep_alive();
   }
   for (Sequence& s : sequences_) {
@@ -247,7 +249,7 @@ void Generation::send(Sequence& s, const std::vector<ReplyDelta>& deltas) {
   const auto send_one = [&](const ReplyDelta& delta, bool first) {
     ChoicePart part = s.choice.meta();
     // Log-probabilities and ids ride on the first event of their step.
-    if (first) s.choice.take_scores(part);
+    if (first && s.choice.has_scores()) s.choice.take_scores(part);
     if (first && wants_ids) part.token_ids = &s.choice.token_ids();
     const std::string call_id = delta.kind == ReplyDelta::Kind::call ? s.choice.call_id(delta) : std::string();
     exchange_->send(delta_event(head_, part, delta, call_id, usage ? &*usage : nullptr));
@@ -256,7 +258,7 @@ void Generation::send(Sequence& s, const std::vector<ReplyDelta>& deltas) {
   bool first = true;
   for (const ReplyDelta& delta : deltas)
     if (delta.kind != ReplyDelta::Kind::call_void) send_one(delta, std::exchange(first, false));
-  const bool rides = scores() || (wants_ids && !s.choice.token_ids().empty());
+  const bool rides = s.choice.has_scores() || (wants_ids && !s.choice.token_ids().empty());
   if (first && rides) send_one({.kind = ReplyDelta::Kind::content, .text = {}, .call = 0}, true);
 }
 

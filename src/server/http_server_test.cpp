@@ -1,5 +1,7 @@
 #include "server/http_server.h"
 
+#include <filesystem>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -204,6 +206,8 @@ TEST_F(HttpServerTest, ChatStreamComesInOpenAisOrder) {
   std::string text;
   for (const Json& event : events) {
     EXPECT_EQ(event["object"], "chat.completion.chunk");
+    ASSERT_TRUE(event.contains("usage")) << event;
+    EXPECT_EQ(event["usage"].is_null(), &event != &events.back()) << event;
     EXPECT_EQ(event["id"], events.front()["id"]);
     if (!event["choices"].empty()) text += event["choices"][0]["delta"].value("content", "");
   }
@@ -213,6 +217,69 @@ TEST_F(HttpServerTest, ChatStreamComesInOpenAisOrder) {
   EXPECT_EQ(last_choice["finish_reason"], "stop");
   EXPECT_TRUE(events.back()["choices"].empty());
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], 6);
+}
+
+TEST_F(HttpServerTest, UsageStandsOnEveryEventOrWhereItWasAskedFor) {
+  script(with_eos("ab"));
+  for (const bool is_chat : {true, false}) {
+    Json body = is_chat ? chat("hi") : Json{{"prompt", "hi"}};
+    const std::string path = is_chat ? "/v1/chat/completions" : "/v1/completions";
+    body["stream"] = true;
+    for (const Json& event : events_of(post(path, body).body)) EXPECT_FALSE(event.contains("usage")) << event;
+    body["stream_options"] = {{"include_usage", true}};
+    auto events = events_of(post(path, body).body);
+    for (const Json& event : events) EXPECT_EQ(event.at("usage").is_null(), &event != &events.back()) << event;
+    body["stream_options"] = {{"continuous_usage_stats", true}};
+    for (const Json& event : events_of(post(path, body).body)) EXPECT_TRUE(event.at("usage").is_object()) << event;
+  }
+}
+
+// Every token's scores come once, and no event has an empty list of them.
+TEST_F(HttpServerTest, ChatStreamCarriesLogprobsOfTokensOnly) {
+  script(with_eos(" hello ab"));
+  Json body = chat("hi");
+  body["stream"] = true;
+  body["logprobs"] = true;
+  std::size_t scored = 0;
+  const auto events = events_of(post("/v1/chat/completions", body).body);
+  for (const Json& event : events) {
+    const Json& logprobs = event["choices"][0]["logprobs"];
+    if (logprobs.is_null()) continue;
+    EXPECT_GT(logprobs["content"].size(), 0u) << event;
+    scored += logprobs["content"].size();
+  }
+  EXPECT_EQ(scored, with_eos(" hello ab").size());
+  EXPECT_FALSE(events.at(1)["choices"][0]["logprobs"].is_null());  // the first token comes behind the role
+}
+
+// A field that the request does not have is not one that its sender can mend.
+TEST_F(HttpServerTest, RefusalsOfTheEncodingNameTheFieldsOfTheRequest) {
+  const auto phantom = load_encoding(std::filesystem::path(PLUMB_SOURCE_DIR) / "phantom");
+  ASSERT_TRUE(phantom) << phantom.error().message;
+  const auto server = HttpServer::start(http_, service_, generator_, **phantom,
+                                        {.name = "phantom", .max_context = 1000, .hash = "abc", .created = 7});
+  ASSERT_TRUE(server);
+  const Json weather = Json::array({{{"type", "function"}, {"function", {{"name", "weather"}}}}});
+  const std::pair<const char*, Json> cases[] = {
+      {"reasoning_effort", {{"reasoning_effort", "high"}}},
+      {"reasoning.effort", {{"reasoning", {{"effort", "low"}}}}},
+      {"thinking", {{"thinking", {{"type", "enabled"}}}}},
+      {"chat_template_kwargs.thinking", {{"chat_template_kwargs", {{"thinking", true}}}}},
+      {"plumb.user_specials", {{"plumb", {{"user_specials", "reference"}}}}},
+      {"task", {{"task", "title"}}},
+      {"tools", {{"tools", weather}}},
+      {"messages", {{"messages", {{{"role", "user"}, {"content", "x"}, {"tools", weather}}}}}}};
+  for (const auto& [param, fields] : cases) {
+    Json body = chat("hi");
+    body.update(fields);
+    for (const char* path : {"/v1/chat/completions", "/plumb/render", "/tokenize"}) {
+      const Answer answer = Client((*server)->port()).request("POST", path, body.dump());
+      ASSERT_EQ(answer.status, 400) << path << body;
+      const Json error = Json::parse(answer.body)["error"];
+      EXPECT_EQ(error["param"], param) << path << error;
+      EXPECT_TRUE(error["message"].get<std::string>().starts_with(param)) << error;
+    }
+  }
 }
 
 TEST_F(HttpServerTest, CompletionStreamCarriesLogprobsAndIdsOfItsStep) {

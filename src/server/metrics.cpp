@@ -60,7 +60,8 @@ struct Metrics::Impl {
   prometheus::Family<prometheus::Counter>& requests =
       counters("plumb_num_requests_total", "requests for tokens that were accepted");
   prometheus::Family<prometheus::Counter>& sequences =
-      counters("plumb_request_success_total", "sequences that ended, by reason");
+      counters("plumb_request_success_total",
+               "sequences that ended, by reason: stop, length, tool_calls, also cancelled and failed");
   prometheus::Family<prometheus::Counter>& refusals =
       counters("plumb_refused_requests_total", "requests answered with an error, by code");
   prometheus::Family<prometheus::Counter>& specials =

@@ -50,8 +50,12 @@ std::string remarks(const ReplyHead& head) {
 
 std::string event(const std::string& json) { return "data: " + json + "\n\n"; }
 
-std::string usage_tail(const ReplyUsage* usage) {
-  return usage == nullptr ? std::string() : R"(,"usage":)" + usage_json(*usage);
+std::string usage_tail(const ReplyUsage& usage) { return R"(,"usage":)" + usage_json(usage); }
+
+// Of an event before the last.
+std::string usage_tail(const ReplyHead& head, const ReplyUsage* usage) {
+  if (usage != nullptr) return usage_tail(*usage);
+  return head.usage_at_end ? R"(,"usage":null)" : std::string();
 }
 
 std::string call_json(const ToolCall& call) {
@@ -91,30 +95,30 @@ std::string complete_reply(const ReplyHead& head, const std::vector<ChoicePart>&
   for (const ChoicePart& part : choices)
     (list += list.empty() ? "" : ",") +=
         choice(part, head.chat ? message_json(part) : R"("text":)" + json_quote(part.text));
-  return object(head, head.chat ? "chat.completion" : "text_completion", list, usage_tail(&usage) + remarks(head));
+  return object(head, head.chat ? "chat.completion" : "text_completion", list, usage_tail(usage) + remarks(head));
 }
 
-std::string role_event(const ReplyHead& head, int index) {
+std::string role_event(const ReplyHead& head, int index, const ReplyUsage* usage) {
   ChoicePart part;
   part.index = index;
-  return event(
-      object(head, chunk_kind(head), choice(part, R"("delta":{"role":"assistant","content":""})"), remarks(head)));
+  return event(object(head, chunk_kind(head), choice(part, R"("delta":{"role":"assistant","content":""})"),
+                      usage_tail(head, usage) + remarks(head)));
 }
 
 std::string delta_event(const ReplyHead& head, const ChoicePart& part, const ReplyDelta& delta,
                         const std::string& call_id, const ReplyUsage* usage) {
   const std::string body =
       head.chat ? R"("delta":)" + chat_delta(delta, call_id) : R"("text":)" + json_quote(delta.text);
-  return event(object(head, chunk_kind(head), choice(part, body), usage_tail(usage)));
+  return event(object(head, chunk_kind(head), choice(part, body), usage_tail(head, usage)));
 }
 
 std::string finish_event(const ReplyHead& head, const ChoicePart& part, const ReplyUsage* usage) {
-  return event(
-      object(head, chunk_kind(head), choice(part, head.chat ? R"("delta":{})" : R"("text":"")"), usage_tail(usage)));
+  return event(object(head, chunk_kind(head), choice(part, head.chat ? R"("delta":{})" : R"("text":"")"),
+                      usage_tail(head, usage)));
 }
 
 std::string usage_event(const ReplyHead& head, const ReplyUsage& usage) {
-  return event(object(head, chunk_kind(head), "", usage_tail(&usage)));
+  return event(object(head, chunk_kind(head), "", usage_tail(usage)));
 }
 
 std::string error_event(const std::string& error_body) { return event(error_body); }

@@ -18,6 +18,7 @@ struct ReplyHead {
   std::int64_t created = 0;           // seconds since 1970
   std::string effort;                 // of the thinking; empty: none
   std::vector<std::string> warnings;  // of the prompt's encoding
+  bool usage_at_end = false;          // a stream's: events before the last say "usage": null
 };
 
 /// One choice: complete, or what a chunk adds to it.
@@ -43,7 +44,7 @@ struct ReplyUsage : Usage {
 std::string complete_reply(const ReplyHead& head, const std::vector<ChoicePart>& choices, const ReplyUsage& usage);
 
 /// Events of a stream, each "data: …\n\n". `usage` so far is shown where it is given.
-std::string role_event(const ReplyHead& head, int index);  // chat only
+std::string role_event(const ReplyHead& head, int index, const ReplyUsage* usage);  // chat only
 /// What one delta adds; `part` has the rest of the choice (logprobs, ids), `call_id` is that of a call that begins.
 std::string delta_event(const ReplyHead& head, const ChoicePart& part, const ReplyDelta& delta,
                         const std::string& call_id, const ReplyUsage* usage);

@@ -132,6 +132,7 @@ Result<void> check(const ServeOptions& options) {
     return error("--max-connections {}: must be between 1 and {}", options.max_connections, kMostConnections);
   if (options.max_logprobs < -1 || options.max_logprobs > kMaxInt)
     return error("--max-logprobs {}: must be between -1 and {}", options.max_logprobs, kMaxInt);
+  if (options.served_model_name == "") return error("--served-model-name: is empty; give a name, or leave it out");
   return {};
 }
 

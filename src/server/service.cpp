@@ -107,7 +107,7 @@ struct Service::Impl {
     std::unique_ptr<ChatPrompt> prompt;
     RenderedPrompt text;
   };
-  ApiResult<Rendered> render(Conversation conversation, const Settings& settings);
+  ApiResult<Rendered> render(Conversation conversation, const std::string& thinking_field, const Settings& settings);
   void warn_of_second_beginning(const std::vector<std::int32_t>& ids);
   Json model_object() const;
   Json switch_list() const;
@@ -257,21 +257,28 @@ void Service::Impl::completions(const HttpRequest& request, const ExchangePtr& e
 
 namespace {
 
-// What a message of an encoding is about: it begins with the field, or with the message.
-ApiError encoding_error(std::string message) {
-  for (const char* field : {"thinking", "tools", "tool_choice", "task", "user_specials", "reasoning effort"})
-    if (message.starts_with(field))
-      return {.message = std::move(message),
-              .param = std::string(field) == "reasoning effort" ? "reasoning_effort" : field,
-              .code = "unsupported_parameter"};
+// A refusal of the encoding in the words of the request: its message begins with what it is about, or with the message.
+ApiError encoding_error(std::string message, const std::string& thinking_field) {
+  const std::pair<std::string_view, std::string> fields[] = {{"thinking", thinking_field},
+                                                             {"reasoning effort", thinking_field},
+                                                             {"tools", "tools"},
+                                                             {"tool_choice", "tool_choice"},
+                                                             {"task", "task"},
+                                                             {"user_specials", "plumb.user_specials"}};
+  for (const auto& [about, field] : fields) {
+    if (!message.starts_with(about) || field.empty()) continue;
+    if (message.substr(about.size()).starts_with(':')) message.replace(0, about.size(), field);
+    return {.message = std::move(message), .param = field, .code = "unsupported_parameter"};
+  }
   return {.message = std::move(message), .param = "messages", .code = "invalid_messages"};
 }
 
 }  // namespace
 
-ApiResult<Service::Impl::Rendered> Service::Impl::render(Conversation conversation, const Settings& settings) {
+ApiResult<Service::Impl::Rendered> Service::Impl::render(Conversation conversation, const std::string& thinking_field,
+                                                         const Settings& settings) {
   auto prompt = encoding.lay_out(std::move(conversation));
-  if (!prompt) return tl::unexpected(encoding_error(prompt.error().message));
+  if (!prompt) return tl::unexpected(encoding_error(prompt.error().message, thinking_field));
   RenderedPrompt text = chosen_side<"chat.incremental_render">(settings, RenderStep{prompt->get(), &rendered_chats});
   return Rendered{std::move(*prompt), std::move(text)};
 }
@@ -286,7 +293,7 @@ void Service::Impl::chat_completions(const HttpRequest& request, const ExchangeP
   auto parsed = parse_chat_request(request.body, options.limits);
   if (!parsed) return refuse(exchange, parsed.error());
   if (refused_at_the_door(parsed->options, exchange)) return;
-  auto rendered = render(std::move(parsed->conversation), parsed->options.settings);
+  auto rendered = render(std::move(parsed->conversation), parsed->thinking_field, parsed->options.settings);
   if (!rendered) return refuse(exchange, rendered.error());
   const ChatPrompt& prompt = *rendered->prompt;
   metrics.effort(prompt.effort().empty() ? "none" : prompt.effort());
@@ -340,7 +347,7 @@ void Service::Impl::tokenize(const HttpRequest& request, const ExchangePtr& exch
   if (parsed->prompt) {
     tokens = parsed->add_special_tokens ? encoding.encode_prompt(*parsed->prompt) : encoding.encode(*parsed->prompt);
   } else {
-    auto rendered = render(std::move(*parsed->conversation), parsed->settings);
+    auto rendered = render(std::move(*parsed->conversation), parsed->thinking_field, parsed->settings);
     if (!rendered) return refuse(exchange, rendered.error());
     tokens = std::move(rendered->text.ids);
   }
@@ -355,7 +362,7 @@ void Service::Impl::tokenize(const HttpRequest& request, const ExchangePtr& exch
 void Service::Impl::render_text(const HttpRequest& request, const ExchangePtr& exchange) {
   auto parsed = parse_chat_request(request.body, options.limits);
   if (!parsed) return refuse(exchange, parsed.error());
-  const auto rendered = render(std::move(parsed->conversation), parsed->options.settings);
+  const auto rendered = render(std::move(parsed->conversation), parsed->thinking_field, parsed->options.settings);
   if (!rendered) return refuse(exchange, rendered.error());
   Utf8Stream stream;
   std::string text;

@@ -42,6 +42,7 @@ class CompletionLogprobs {
   /// The first token of an echoed prompt, which nothing predicts: null entries.
   void append_unscored(std::int32_t id, std::size_t text_offset);
   void append(const TokenScore& score, std::size_t text_offset);
+  bool empty() const { return tokens_.empty(); }
   /// The object so far; starts anew.
   std::string take();
 
@@ -57,6 +58,7 @@ class ChatLogprobs {
  public:
   explicit ChatLogprobs(const TokenTexts& texts) : texts_(&texts) {}
   void append(const TokenScore& score);
+  bool empty() const { return content_.empty(); }
   std::string take();
 
  private:

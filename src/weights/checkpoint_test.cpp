@@ -318,6 +318,13 @@ TEST(Checkpoint, BadFoldersAndIndexesAreRefused) {
   EXPECT_EQ(message(), at + "/config.json: cannot be opened: No such file or directory");
   folder.write("config.json", read_file(kTiny / "config.json"));
   EXPECT_EQ(message(), at + ": holds neither model.safetensors nor model.safetensors.index.json");
+  const auto link = folder.path() / "model.safetensors";
+  std::filesystem::create_symlink("model.safetensors", link);
+  EXPECT_EQ(message(), link.string() + ": cannot be opened: Too many levels of symbolic links");
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("away", link);
+  EXPECT_EQ(message(), link.string() + ": cannot be opened: No such file or directory");
+  std::filesystem::remove(link);
   folder.write("model.safetensors.index.json", R"({"weight_map": []})");
   EXPECT_EQ(message(), index + ": no object 'weight_map'");
   folder.write("model.safetensors.index.json", R"({"weight_map": {"a": "../b.safetensors"}})");

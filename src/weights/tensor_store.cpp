@@ -82,7 +82,11 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
   if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
   const auto single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   std::error_code ignored;  // a file that cannot be looked at is reported when it is opened
-  const bool has_single = std::filesystem::exists(single, ignored), has_index = std::filesystem::exists(index, ignored);
+  // A link is there even where it leads to nothing: opening it says so.
+  const auto is_there = [&](const std::filesystem::path& file) {
+    return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
+  };
+  const bool has_single = is_there(single), has_index = is_there(index);
   if (has_single && has_index)
     return error("{}: holds model.safetensors and model.safetensors.index.json; remove the one that is not meant",
                  folder.string());

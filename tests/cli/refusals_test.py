@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,35 @@ class Refusals(unittest.TestCase):
         for bad, shown in (("1.0", "1.0"), ("-1", "-1"), ("2147483648", "2147483648"), ("[[[1]]]", "an array"),
                            ('{"a":1}', "an object"), ("true", "true"), ('"' + "x" * 10000 + '"', "...")):
             refused(f"[5, {bad}]", f"{shown} at index 1 is not a token id")
+
+    def test_names_that_say_nothing(self):
+        self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", "", says="the name of the file to write is empty")
+        self.refused("serve", "m", "--served-model-name", "", says="--served-model-name: is empty")
+        self.refused("demo", "--case", "/dev/null", says="/dev/null: is there and is not a folder", cwd=self.folder)
+        self.refused("serve", "m", "--port", "1", "--port", "02", says="--port: is given more than once")
+
+    def test_an_output_that_is_full_is_told_why(self):
+        for args in (("--version",), ("--help",), ("switches",)):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([str(BUILD / "plumb"), *args], stdin=subprocess.DEVNULL, stdout=full,
+                                      stderr=subprocess.PIPE, timeout=TIMEOUT_S, check=False)
+            self.assertEqual(done.returncode, 3, args)
+            self.assertIn(b"cannot be written: No space left", done.stderr, args)
+
+    def test_logits_that_are_not_finite(self):
+        model = self.model()
+        weights = bytearray((ROOT / "phantom" / "model.safetensors").read_bytes())
+        size = int.from_bytes(weights[:8], "little")
+        norm = json.loads(weights[8:8 + size])["model.norm.weight"]
+        begin, end = (8 + size + offset for offset in norm["data_offsets"])
+        huge = {"F32": struct.pack("<f", 3e38), "BF16": b"\x7f\x7f"}[norm["dtype"]]
+        weights[begin:end] = huge * ((end - begin) // len(huge))
+        (model / "model.safetensors").unlink()
+        (model / "model.safetensors").write_bytes(weights)
+        for args in (("generate", model, "-p", " hello"), ("bench", "prefill", model, "--tokens", "20", "--repeats", "1"),
+                     ("bench", "decode", model, "--tokens", "20", "--repeats", "1"),
+                     ("switches", "--check", model)):
+            self.refused(*args, says="the model gave logits that are not finite")
 
     def test_files_that_are_no_files(self):
         for name in ("config.json", "vocab.json", "model.safetensors"):
