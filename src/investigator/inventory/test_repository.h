@@ -15,7 +15,7 @@ namespace plumb::investigator::inventory {
 class TestRepository {
  public:
   TestRepository()
-      : folder_(std::filesystem::temp_directory_path() /
+      : folder_((std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path()) /
                 ("plumb-inventory-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {
     git_libgit2_init();
     CHECK(git_repository_init(&repository_, folder_.c_str(), 1) == 0);
