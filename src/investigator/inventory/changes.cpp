@@ -164,14 +164,26 @@ class HunkChanges {
   std::vector<const Statement*> before_, after_;
 };
 
-using Names = std::unordered_set<std::string_view>;
+using Names = std::unordered_map<std::string_view, int>;
 
 Names names_of(const Source& source) {
   Names names;
   for (const Statement& s : source.statements())
     for (const Token& t : source.tokens(s))
-      if (t.kind == TokenKind::word) names.insert(t.text);
+      if (t.kind == TokenKind::word) ++names[t.text];
   return names;
+}
+
+// A name that code can choose: no keyword, literal or type, which mean something by themselves.
+bool is_name(const Token& t) {
+  static const std::unordered_set<std::string_view> kMeaning{
+      "and",      "or",        "not",      "in",       "is",      "if",      "elif",     "else",     "for",
+      "while",    "break",     "continue", "return",   "pass",    "True",    "False",    "None",     "true",
+      "false",    "nullptr",   "NULL",     "auto",     "on",      "off",     "yes",      "no",       "int",
+      "long",     "short",     "char",     "unsigned", "signed",  "bool",    "void",     "const",    "static",
+      "volatile", "int8_t",    "int16_t",  "int32_t",  "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t",
+      "size_t",   "ptrdiff_t", "assert",   "raise",    "yield",   "await",   "lambda",   "def",      "class"};
+  return t.kind == TokenKind::word && !kMeaning.contains(t.text) && t.text.find('-') == std::string_view::npos;
 }
 
 // A local name that is gone from the file where another came in its place is a rename and no change. Names that are
@@ -184,8 +196,9 @@ void forget_renames(const ParsedFile& file, const Names& old_names, const Names&
     const Token &a = before[i], &b = after[i];
     const bool called = i + 1 < after.size() && after[i + 1].is("(");
     const bool member = i > 0 && (after[i - 1].is(".") || after[i - 1].is("->") || after[i - 1].is("::"));
-    return a.kind == TokenKind::word && b.kind == TokenKind::word && !called && !member && !format_of(a.text) &&
-           !format_of(b.text) && !new_names.contains(a.text) && !old_names.contains(b.text);
+    return is_name(a) && is_name(b) && !called && !member && !format_of(a.text) && !format_of(b.text) &&
+           !new_names.contains(a.text) && !old_names.contains(b.text) && old_names.at(a.text) == new_names.at(b.text) &&
+           old_names.at(a.text) > 1;
   });
   c.gained = c.lost;
 }

@@ -92,6 +92,14 @@ TEST(Rank, CommentsLayoutAndRenamesAreNoChange) {
   EXPECT_TRUE(found.findings.empty());
 }
 
+// A keyword or literal that replaced another looks like a rename: gone from the file, the other new in it.
+TEST(Rank, KeywordsAndLiteralsAreNoRenames) {
+  EXPECT_FALSE(take_one("srt/layers/a.py", "def f():\n    allow_tf32 = False\n", "def f():\n    allow_tf32 = True\n")
+                   .findings.empty());
+  EXPECT_FALSE(take_one("srt/layers/a.py", "if a and b:\n    x = 1\n", "if a or b:\n    x = 1\n").findings.empty());
+  EXPECT_FALSE(take_one("csrc/a.cu", "int64_t at = 1;\n", "int at = 1;\n").findings.empty());
+}
+
 TEST(Rank, ASymptomRaisesWhatExplainsIt) {
   const Files a{{"layers/indexer.py", "def s(q, k, limit):\n    return q.clamp(max=limit) @ k\n"},
                 {"disaggregation/send.py", "def s(self):\n    return [self.kv, self.ring]\n"}};
