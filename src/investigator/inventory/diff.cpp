@@ -173,7 +173,7 @@ Result<git_oid> commit_of(git_repository* repository, const std::string& revisio
   git_object* raw = nullptr;
   const std::string commit = revision + "^{commit}";
   if (git_revparse_single(&raw, repository, commit.c_str()) != 0)
-    return error("revision '{}' is not in this repository ({}){}", revision, last_message(),
+    return error("revision '{}' is not in this repository{}", revision,
                  git_repository_is_shallow(repository) == 1
                      ? "; the clone is shallow: run `git fetch --unshallow` there, or deepen it"
                      : "; fetch it, or correct the name");
