@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "engine/test_model.h"
 #include "faults/check/asker.h"
 #include "faults/check/questions.h"
 #include "faults/recorded.h"
@@ -131,8 +132,10 @@ TEST_P(EachHost, PlantsChangeItsOnSideAlone) {
   ASSERT_TRUE(off.set(GetParam(), "off"));
   const auto honest_off = ask(off);
   std::map<std::string_view, Seen> honest_on;  // by layers
+  const Plant* first = nullptr;
   for (const Plant& plant : plants()) {
     if (plant.host != GetParam() || plant.side != PlantSide::on) continue;
+    if (first == nullptr) first = &plant;
     SCOPED_TRACE(testing::Message() << plant.kind << ' ' << plant.form);
     Settings on = Settings::defaults();
     ASSERT_TRUE(on.set(GetParam(), plant.layers == "all" ? "on" : "on@" + std::string(plant.layers)));
@@ -148,7 +151,10 @@ TEST_P(EachHost, PlantsChangeItsOnSideAlone) {
       if (r->word == "nothing" || plant.site != "launch") break;
     }
     EXPECT_EQ(differs, r->word != "nothing");
-    EXPECT_EQ(ask(off), honest_off);
+    // Each form plants the on side alone; with sanitizers one of a host's forms stands for all, which take minutes.
+    if (!kSlowBuild || &plant == first) {
+      EXPECT_EQ(ask(off), honest_off);
+    }
     heal();
   }
 }
