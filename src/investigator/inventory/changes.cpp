@@ -52,12 +52,24 @@ void compare(std::span<const Token> a, std::span<const Token> b, std::vector<std
   all(head + j, m - j, gained);
 }
 
-double alike(std::span<const Token> a, std::span<const Token> b) {
-  std::unordered_map<std::string_view, int> count;
-  for (const Token& t : a) ++count[t.text];
-  int common = 0;
-  for (const Token& t : b)
-    if (auto it = count.find(t.text); it != count.end() && it->second > 0) --it->second, ++common;
+using SortedTexts = std::vector<std::string_view>;
+
+SortedTexts sorted_texts(std::span<const Token> tokens) {
+  SortedTexts texts;
+  for (const Token& t : tokens) texts.push_back(t.text);
+  std::sort(texts.begin(), texts.end());
+  return texts;
+}
+
+// Share of tokens in common, each as often as both have it. Every pair of a hunk is compared: hence sorted once.
+double alike(const SortedTexts& a, const SortedTexts& b) {
+  std::size_t common = 0;
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    const int order = x->compare(*y);
+    common += order == 0;
+    x += order <= 0;
+    y += order >= 0;
+  }
   return static_cast<double>(common) / static_cast<double>(std::max(a.size(), b.size()));
 }
 
@@ -124,11 +136,13 @@ class HunkChanges {
       std::size_t before, after;
     };
     std::vector<Candidate> candidates;
-    for (std::size_t i = 0; i < before_.size(); ++i)
-      for (std::size_t j = 0; j < after_.size(); ++j)
-        if (const double score = alike(file_.old_source.tokens(*before_[i]), file_.new_source.tokens(*after_[j]));
-            score >= kAlike)
-          candidates.push_back({score, i, j});
+    std::vector<SortedTexts> after;
+    for (const Statement* s : after_) after.push_back(sorted_texts(file_.new_source.tokens(*s)));
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      const SortedTexts before = sorted_texts(file_.old_source.tokens(*before_[i]));
+      for (std::size_t j = 0; j < after.size(); ++j)
+        if (const double score = alike(before, after[j]); score >= kAlike) candidates.push_back({score, i, j});
+    }
     std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return a.score != b.score ? a.score > b.score : std::tie(a.before, a.after) < std::tie(b.before, b.after);
     });
