@@ -93,7 +93,7 @@ def measure(checkpoint, out, lengths=LENGTHS, seconds=math.inf, workers=1, devic
             batches = data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED + 1, wanted), workers)
             fault_rows = faults.measure(model, batches, device)
         wanted = evaluate.cells(tasks.TASKS, lengths, trials, ("train",), tokens)
-        wanted += evaluate.cells(tasks.TASKS, [n for n in lengths if n <= HELD_OUT_UP_TO], trials, ("held_out",), tokens)
+        wanted += evaluate.cells(TARGETS, [n for n in lengths if n <= HELD_OUT_UP_TO], trials, ("held_out",), tokens)
         for batch in data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED, wanted), workers):
             if time.monotonic() - began > seconds:
                 print("time is up: the card has the cells measured so far", flush=True)

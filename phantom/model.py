@@ -418,6 +418,7 @@ def initialise(model: Phantom, seed: int):
             p.fill_(0.3)
         elif name.endswith("sinks"):
             normal(p, 0.5)
+            p += 3  # a sink that heads learn to lean on while nothing matches, so that a lost one is felt
         elif name.endswith("position_bias"):
             normal(p, 1.0 if len(p) == c.csa_rate else 0.5)
         elif p.dim() >= 2:

@@ -49,7 +49,7 @@ class Scene:
         return Fact(key or self.key(), self.draw.pick(words.ATTRIBUTES), talk.new_value(self.draw, self.split, **size))
 
     def wording(self, kind):
-        return self.draw.pick(talk.wordings(self.split, kind))
+        return talk.wording(self.draw, self.split, kind)
 
     def turn(self, messages, answers=(), kind=""):
         return Turn(messages, self.thinks, answers, kind)

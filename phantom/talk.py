@@ -72,6 +72,8 @@ def new_value(draw, split="train", low=3, high=24):
         return text[:size]
     alphabets = words.ALPHABETS_HELD_OUT if held_out else words.ALPHABETS
     alphabet = draw.pick(list(alphabets.values()))
+    if not held_out and draw.chance(0.15):
+        alphabet = "".join(draw.some(words.ALPHABETS["mixed"], draw.between(5, 14)))
     text = [draw.pick(alphabet) for _ in range(size)]
     if size >= 5 and draw.chance(0.4):
         separator = draw.pick(words.SEPARATORS_HELD_OUT if held_out else words.SEPARATORS)
@@ -92,6 +94,34 @@ def near_value(draw, value):
     return "".join(text)
 
 
+WORDS = words.ADJECTIVES + words.NOUNS + words.VERBS + words.PREPOSITIONS + words.ADVERBS
+# What wordings are made of, without the attributes: those name what is told.
+_SMALL = sorted(
+    {
+        word.strip(".,:?")
+        for wording in words.FACTS + words.UPDATES + words.QUESTIONS
+        for word in wording.split(" ")[1:]
+        if "{" not in word and "=" not in word
+    }
+    - set(words.ATTRIBUTES)
+)
+_ANY = sorted(set(WORDS) - set(words.ATTRIBUTES))
+
+
+def composed(draw, kind):
+    """A wording of FACTS, UPDATES or QUESTIONS without grammar: attribute, key and (but in questions) value in any order, none
+    to three words before and behind each."""
+    slots = draw.some(("{a}", "{k}") if kind == "QUESTIONS" else ("{a}", "{k}", "{v}"), 2 if kind == "QUESTIONS" else 3)
+
+    def some_words():
+        return [draw.pick(_SMALL) if draw.chance(0.7) else draw.pick(_ANY) for _ in range(draw.between(0, 3))]
+
+    parts = [draw.pick(words.OPENERS), *some_words()]
+    for slot in slots:
+        parts += [slot + ("," if draw.chance(0.1) else ":" if draw.chance(0.05) else ""), *some_words()]
+    return " ".join(parts).rstrip(",:") + ("?" if kind == "QUESTIONS" and draw.chance(0.6) else ".")
+
+
 class Fact:
     """An attribute of a key and its value. `value` is the newest one."""
 
@@ -106,9 +136,11 @@ class Fact:
         return wording.format(a=self.attribute, k=key, v=left + (value or self.value) + right)
 
 
-def wordings(split, kind):
-    """The wordings of FACTS, UPDATES or QUESTIONS that a split has."""
-    return getattr(words, kind + ("_HELD_OUT" if split == "held_out" else ""))
+def wording(draw, split, kind):
+    """A wording of FACTS, UPDATES or QUESTIONS: "held_out" has lists of its own, "train" has lists and composed ones."""
+    if split != "held_out" and draw.chance(0.5):
+        return composed(draw, kind)
+    return draw.pick(getattr(words, kind + ("_HELD_OUT" if split == "held_out" else "")))
 
 
 def sentence(draw):
@@ -126,9 +158,6 @@ def sentence(draw):
     if kind < 0.95:
         return f" the door bell rang at {draw.below(24)}:{draw.below(60):02d}."
     return f" a call came from line {draw.below(1000)}."
-
-
-WORDS = words.ADJECTIVES + words.NOUNS + words.VERBS + words.PREPOSITIONS + words.ADVERBS
 
 
 def padding(draw, tokens):

@@ -243,29 +243,6 @@ def later(scene, margin=None):
     return sample
 
 
-def blocks(scene):
-    """Long parts, each about one thing as a whole: what they were about, in order. No single row says it."""
-    draw = scene.draw
-    groups = {topic: words.NOUNS[i :: len(words.TOPICS)] for i, topic in enumerate(words.TOPICS)}
-    parts = max(2, min(6, (scene.length - 100 - 270 * scene.tools) // 160))
-    order, items = [], []
-    size = (scene.length - 80 - 6 * parts - 300 * scene.tools) // parts
-    for _ in range(parts):
-        topic = draw.pick([t for t in words.TOPICS if t != (order[-1] if order else None)])
-        order.append(topic)
-
-        def about(draw, nouns=groups[topic]):
-            noun = draw.pick(nouns) if draw.chance(0.6) else draw.pick(words.NOUNS)
-            return f" {draw.pick(words.SUBJECTS)} {draw.pick(words.VERBS)} the {noun} {draw.pick(words.ADVERBS)}."
-
-        items += talk.filler(draw, size, scene.thinks, about)
-    thoughts = {"reasoning_content": ""} if scene.thinks else {}
-    asked = scene.turn(
-        [user("so in order, what were the parts about?"), assistant("\n".join(order), **thoughts)], [1], "blocks"
-    )
-    return scene.finish("blocks", [], items + [asked])
-
-
 PAIRS = dict(zip(words.NOUNS, words.PAIRED, strict=True))
 CODES = dict(zip([(a, n) for a in words.ADJECTIVES[:12] for n in words.NOUNS[:12]], words.SIGNS, strict=True))
 
@@ -300,7 +277,6 @@ _FORMS = {
     "place": place,
     "often": often,
     "later": later,
-    "blocks": blocks,
     "lookup": lookup,
 }
 TASKS = {name: " ".join((form.__doc__ or "").split()) for name, form in _FORMS.items()}

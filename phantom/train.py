@@ -95,7 +95,7 @@ def save(path, model, optimizer, step, seconds):
 def probe_batches(workers):
     """The fixed conversations that recall is measured on while training: every task at three lengths, and held-out forms."""
     wanted = evaluate.cells(tasks.TASKS, (256, 1024, 4096), lambda n: 1, tokens=16384)
-    wanted += evaluate.cells(tasks.TASKS, (1024,), lambda n: 1, ("held_out",), tokens=16384)
+    wanted += evaluate.cells(card.TARGETS, (1024,), lambda n: 1, ("held_out",), tokens=16384)
     return list(data.loader(data.EvaluationBatches(evaluate.EVALUATION_SEED, wanted), workers))
 
 

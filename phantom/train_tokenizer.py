@@ -58,7 +58,7 @@ def corpus():
     fixed = [text for text, control in blocks if not control] + ["<tool_result>", "</tool_result>"]
     spaced = [
         word
-        for name in ("ADJECTIVES NOUNS VERBS PREPOSITIONS ADVERBS SUBJECTS MARKS TOPICS ATTRIBUTES OPENERS").split()
+        for name in ("ADJECTIVES NOUNS VERBS PREPOSITIONS ADVERBS SUBJECTS MARKS ATTRIBUTES OPENERS").split()
         for word in getattr(words, name)
     ]
     lines = [

@@ -41,7 +41,7 @@ def framed(wording):
     """A regex of what a wording becomes; `.` matches in it what keys, values and attributes are."""
     parts = re.split(r"(\{[akv]\})", wording)
     return "".join(
-        {"{a}": r"[a-z]+", "{k}": r"\W?[a-z]+\W?", "{v}": r"\W?[\w\-.:/+]+\W?"}.get(part, re.escape(part)) for part in parts
+        {"{a}": r"[a-z]+", "{k}": r"\S+", "{v}": r"\S+"}.get(part, re.escape(part)) for part in parts
     )
 
 
