@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,9 @@ namespace fs = std::filesystem;
 struct Args {
   std::optional<std::uint64_t> seed;
   int faults = 1;
+  std::string stratum;
+  bool all_kinds = false;
+  bool anonymous = false;
   std::string backend = "cpu";
   std::string case_dir;
   bool resume = false;
@@ -78,7 +82,10 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
                    {"page", kPageTokens},
                    {"chunk", RuntimeOptions{}.chunk_tokens}};
   options.seed = args.seed;
-  options.faults = args.faults;
+  constexpr std::array kByCount{"clean", "one", "two"};
+  options.stratum = args.stratum.empty() ? std::string(kByCount[static_cast<std::size_t>(args.faults)]) : args.stratum;
+  options.all_kinds = args.all_kinds;
+  options.anonymous = args.anonymous;
   options.resume = args.resume;
   return options;
 }
@@ -109,14 +116,23 @@ Result<std::string> investigate_blind(const investigator::DemoCase& blind, const
   return investigator::verdict_json(outcome->findings.verdict);
 }
 
+std::string planted_text(const investigator::Planted& planted) {
+  std::string text;
+  for (const investigator::PlantedFault& fault : planted.faults) {
+    const std::string place =
+        fault.host == "none"
+            ? "under no switch"
+            : fmt::format("on the {} side of {}", planted.stratum == "off-side" ? "off" : "on", fault.host);
+    text += fmt::format("{}{} ({}) {}", text.empty() ? "" : ", and ", fault.kind, fault.form, place);
+  }
+  if (planted.rate < 1) text += fmt::format(", in {:.0f} % of the launches", 100 * planted.rate);
+  if (!planted.masked_by.empty()) text += fmt::format(", unless {} is on", planted.masked_by);
+  return text.empty() ? "nothing" : text;
+}
+
 void print_result(const investigator::DemoResult& result, const fs::path& case_dir) {
-  const investigator::Planted& planted = result.planted;
   fmt::print("\nopened: the envelope's sha256 is {}, as it was sealed\n", result.commitment);
-  if (planted.kind == "none")
-    fmt::print("planted: nothing\n");
-  else
-    fmt::print("planted: {} ({}) on the on side of {}, seed {}\n", planted.kind, planted.form, planted.host,
-               planted.seed);
+  fmt::print("planted: {}, seed {}\n", planted_text(result.planted), result.planted.seed);
   fmt::print("verdict: {}; {} ({:.0f} s{})\n", result.verdict, result.match ? "it matches" : "it does not match",
              result.seconds, result.resumed ? " of the run that reached it" : "");
   fmt::print("report: {}, report.md\n", (case_dir / "report.html").string());
@@ -153,8 +169,19 @@ void add_demo_command(CLI::App& app, int& exit_code) {
   server::takes_seed(command->add_option("--seed", args->seed,
                                          "of the deal, for the dealer alone; without it from the operating system"));
   server::takes_whole(
-      command->add_option("--faults", args->faults, "how many faults are planted: 0 or 1")->capture_default_str(), 0,
-      1);
+      command->add_option("--faults", args->faults, "how many faults are planted: 0, 1 or 2")->capture_default_str(), 0,
+      2);
+  command
+      ->add_option(
+          "--stratum", args->stratum,
+          "what sort of fault is planted, for tests of the verdict: clean, one, two (hosts), stochastic (in 60 % "
+          "of the launches), no-switch, off-side or masked (by another switch); instead of --faults")
+      ->check(CLI::IsMember({"clean", "one", "two", "stochastic", "no-switch", "off-side", "masked"}))
+      ->excludes("--faults");
+  command->add_flag("--all-kinds", args->all_kinds,
+                    "draw from every plant that is known to do damage, not from four that are found fast");
+  command->add_flag("--anonymous", args->anonymous,
+                    "the deployment calls its switches s01, s02…: names give nothing away");
   server::takes_backend(
       command->add_option("--backend", args->backend, "of the server under test: cpu or ref")->capture_default_str());
   command->add_option("--case", args->case_dir, "folder for everything; default: cases/demo-<time>");

@@ -18,12 +18,14 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "base/sha256.h"
+#include "faults/recorded.h"
 
 namespace plumb::faults {
 namespace {
 
-constexpr std::size_t kReplyBytes = 512;  // every reply, padded
+constexpr std::size_t kReplyBytes = kEnvelopeBytes;  // every reply, padded
 constexpr std::size_t kMaxSeedBytes = 32;
 constexpr int kLockAttempts = 200;  // of 50 ms: how long a dealer that is ending may take
 constexpr int kReplyTimeoutS = 5;
@@ -179,19 +181,11 @@ void serve_until_closed(int in, const Descriptor& listener, const std::string& r
   }
 }
 
-std::string reply_text(const Deal& deal) {
-  nlohmann::ordered_json json{{"kind", deal.kind},
-                              {"form", deal.form},
-                              {"host", deal.host},
-                              {"severity", deal.dose.severity},
-                              {"layers", deal.dose.layers},
-                              {"dose_seed", deal.dose.seed},
-                              {"seed", 0},
-                              {"nonce", ""}};
-  std::string text = json.dump();
-  CHECK(text.size() < kReplyBytes);
-  text.resize(kReplyBytes, ' ');
-  return text;
+// What was dealt, without the seed and the nonce: those who know them could compute the draw.
+std::string reply_text(Deal deal) {
+  deal.seed = 0;
+  deal.nonce.clear();
+  return envelope_text(deal);
 }
 
 struct Sealed {
@@ -220,7 +214,7 @@ Result<Sealed> seal(const DealerOptions& options, std::span<const Plant> table, 
   }
   const auto seed = parse_seed(seed_line);
   if (!seed) return tl::unexpected(seed.error());
-  auto deal = draw(*seed, options.faults, table);
+  auto deal = draw(*seed, options.stratum, table);
   if (!deal) return tl::unexpected(deal.error());
   deal->nonce = random_nonce();
   std::string text = envelope_text(*deal);
@@ -229,6 +223,16 @@ Result<Sealed> seal(const DealerOptions& options, std::span<const Plant> table, 
 }
 
 }  // namespace
+
+std::vector<Plant> dealt_plants(bool all_kinds) {
+  std::vector<Plant> list;
+  for (const Plant& plant : plants()) {
+    const Recorded* seen = find_recorded(plant.kind, plant.form);
+    const bool damages = seen != nullptr && seen->word == "damage";
+    if (plant.demo || (damages && (all_kinds || plant.side != PlantSide::on))) list.push_back(plant);
+  }
+  return list;
+}
 
 Result<void> run_dealer(const DealerOptions& options, std::span<const Plant> table, int in, int out) {
   // An interrupt from the terminal is for who started us; we end when our input closes.
@@ -244,7 +248,8 @@ Result<void> run_dealer(const DealerOptions& options, std::span<const Plant> tab
 
   const nlohmann::ordered_json announcement{{"commitment", sha256_hex(sealed->text)},
                                             {"probe_seed", half_seed(sealed->deal.seed, "probe")},
-                                            {"socket", folder->socket()}};
+                                            {"socket", folder->socket()},
+                                            {"deployed_off", sealed->deal.deployed_off}};
   const std::string text = announcement.dump() + "\n";
   if (::write(out, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     return error("cannot write the commitment: {}", std::strerror(errno));
@@ -271,14 +276,19 @@ Result<Deal> ask_dealer(const std::string& socket_path) {
   return parse_envelope(text);
 }
 
-Result<void> plant(const Deal& deal, std::span<const Plant> table, Backend backend) {
-  if (deal.kind == "none") return {};
-  const Plant* found = find_plant(table, deal.kind, deal.form);
-  if (found == nullptr) return error("this build cannot apply what was dealt");
-  Dose dose = deal.dose;
-  dose.launch = random_seed();
-  dose.backend = backend;
-  apply(*found, dose);
+Result<void> plant(const Deal& deal, std::span<const Plant> table, Backend backend, const Settings& settings) {
+  const std::uint64_t launch = random_seed();
+  if (deal.rate < 1 && Rng(launch).uniform() >= deal.rate) return {};
+  for (std::size_t i = 0; i < kSwitchCount; ++i)
+    if (kSwitches[i].name == deal.masked_by && settings.describe(i) != "off") return {};
+  for (const Dealt& dealt : deal.plants) {
+    const Plant* found = find_plant(table, dealt.kind, dealt.form);
+    if (found == nullptr) return error("this build cannot apply what was dealt");
+    Dose dose = dealt.dose;
+    dose.launch = launch;
+    dose.backend = backend;
+    apply(*found, dose);
+  }
   return {};
 }
 

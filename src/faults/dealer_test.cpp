@@ -1,9 +1,11 @@
 #include "faults/dealer.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/sha256.h"
+#include "switches/switches.h"
 
 namespace plumb::faults {
 namespace {
@@ -94,21 +97,62 @@ TEST(Draw, IsUniformOverTheTableAndAFunctionOfTheSeed) {
   std::array<int, kTable.size()> drawn{};
   constexpr int kSeeds = 2000;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    const auto deal = draw(seed, 1, kTable);
+    const auto deal = draw(seed, Stratum::one, kTable);
     ASSERT_TRUE(deal);
-    ++drawn[deal->kind == kTable[0].kind ? 0 : 1];
-    EXPECT_EQ(envelope_text(*deal), envelope_text(*draw(seed, 1, kTable)));
+    ++drawn[deal->plants.at(0).kind == kTable[0].kind ? 0 : 1];
+    EXPECT_EQ(envelope_text(*deal), envelope_text(*draw(seed, Stratum::one, kTable)));
   }
   // Five standard deviations of Binomial(2000, 1/2) are 112; the seeds are fixed.
   EXPECT_NEAR(drawn[0], kSeeds / 2, 112);
 }
 
 TEST(Draw, RefusesWhatItCannotPlant) {
-  EXPECT_FALSE(draw(1, 2, kTable));
-  EXPECT_FALSE(draw(1, -1, kTable));
-  EXPECT_FALSE(draw(1, 1, {}));
-  ASSERT_TRUE(draw(1, 0, {}));
-  EXPECT_EQ(draw(1, 0, {})->kind, "none");
+  EXPECT_FALSE(draw(1, Stratum::one, {}));
+  EXPECT_FALSE(draw(1, Stratum::two, std::span(kTable).first(1)));
+  EXPECT_FALSE(draw(1, Stratum::off_side, kTable));
+  EXPECT_FALSE(draw(1, Stratum::no_switch, kTable));
+  ASSERT_TRUE(draw(1, Stratum::clean, {}));
+  EXPECT_TRUE(draw(1, Stratum::clean, {})->plants.empty());
+  EXPECT_FALSE(parse_stratum("three"));
+  for (const char* name : {"clean", "one", "two", "stochastic", "no-switch", "off-side", "masked"})
+    EXPECT_EQ(stratum_name(*parse_stratum(name)), name);
+}
+
+TEST(Draw, EachPairOfKindAndHostIsAsLikelyHoweverManyFormsItHas) {
+  std::array<Plant, 4> table{kTable[0], kTable[0], kTable[0], kTable[1]};
+  table[1].form = "b";
+  table[2].form = "c";
+  std::map<std::string, int> drawn;
+  constexpr int kSeeds = 2000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) ++drawn[draw(seed, Stratum::one, table)->plants.at(0).form];
+  EXPECT_NEAR(drawn[std::string(kTable[1].form)], kSeeds / 2, 112);
+  for (const char* form : {"a", "b", "c"}) EXPECT_NEAR(drawn[form], kSeeds / 6, 84) << form;
+}
+
+TEST(Draw, StrataAreWhatTheyAreCalled) {
+  std::array<Plant, 4> table{kTable[0], kTable[1], kTable[0], kTable[0]};
+  table[2].side = PlantSide::off;
+  table[3].side = PlantSide::step;
+  table[3].host = "none";
+  int others_off = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const auto two = draw(seed, Stratum::two, table);
+    ASSERT_EQ(two->plants.size(), 2u);
+    EXPECT_NE(two->plants[0].host, two->plants[1].host);
+    EXPECT_NE(two->plants[0].dose.seed, two->plants[1].dose.seed);
+    EXPECT_EQ(draw(seed, Stratum::stochastic, table)->rate, kStochasticRate);
+    EXPECT_EQ(draw(seed, Stratum::no_switch, table)->plants.at(0).host, "none");
+    const auto masked = draw(seed, Stratum::masked, table);
+    ASSERT_TRUE(Settings().set(masked->masked_by, "on")) << masked->masked_by;
+    Settings defaults = Settings::defaults();
+    ASSERT_TRUE(defaults.set(masked->masked_by, "off"));
+    EXPECT_EQ(defaults, Settings::defaults()) << "a mask is deployed off";
+    const auto off = draw(seed, Stratum::off_side, table);
+    EXPECT_NE(std::ranges::find(off->deployed_off, off->plants.at(0).host), off->deployed_off.end());
+    others_off += static_cast<int>(off->deployed_off.size()) - 1;
+  }
+  const auto on_by_default = std::ranges::count_if(kSwitches, [](const Switch& entry) { return entry.by_default; });
+  EXPECT_NEAR(others_off / 200.0, static_cast<double>(on_by_default - 1) / 2, 0.6);
 }
 
 TEST(HalfSeed, DiffersByLabelAndSeed) {
@@ -138,7 +182,11 @@ TEST(Envelope, HasOneSizeWhateverWasDrawn) {
     none.nonce = random_nonce();
     EXPECT_EQ(envelope_text(none).size(), kEnvelopeBytes);
     for (const Plant& plant : all) {
-      Deal deal = *draw(seed, 1, std::span(&plant, 1));
+      Deal deal = *draw(seed,
+                        plant.side == PlantSide::on    ? Stratum::one
+                        : plant.side == PlantSide::off ? Stratum::off_side
+                                                       : Stratum::no_switch,
+                        std::span(&plant, 1));
       deal.nonce = random_nonce();
       EXPECT_EQ(envelope_text(deal).size(), kEnvelopeBytes) << plant.kind;
     }
@@ -146,7 +194,7 @@ TEST(Envelope, HasOneSizeWhateverWasDrawn) {
 }
 
 TEST(Envelope, SurvivesTheRoundTrip) {
-  auto deal = *draw(42, 1, kTable);
+  auto deal = *draw(42, Stratum::two, kTable);
   deal.nonce = random_nonce();
   EXPECT_EQ(deal.nonce.size(), 32u);
   const auto read = parse_envelope(envelope_text(deal));
@@ -167,12 +215,12 @@ TEST(Dealer, CommitsToTheEnvelopeAndServesItsPlant) {
   for (int launch = 0; launch < 3; ++launch) {
     const auto deal = ask_dealer(dealer.socket());
     ASSERT_TRUE(deal) << deal.error().message;
-    EXPECT_EQ(deal->kind, sealed->kind);
-    EXPECT_EQ(deal->form, sealed->form);
-    EXPECT_EQ(deal->dose.seed, sealed->dose.seed);
+    EXPECT_EQ(deal->seed, 0u) << "who knows the seed knows the draw";
+    EXPECT_EQ(deal->plants.at(0).form, sealed->plants.at(0).form);
+    EXPECT_EQ(deal->plants.at(0).dose.seed, sealed->plants.at(0).dose.seed);
     applied = 0;
-    ASSERT_TRUE(plant(*deal, kTable, Backend::cpu));
-    EXPECT_EQ(applied, deal->kind == kTable[0].kind ? 1 : 2);
+    ASSERT_TRUE(plant(*deal, kTable, Backend::cpu, Settings()));
+    EXPECT_EQ(applied, deal->plants.at(0).kind == kTable[0].kind ? 1 : 2);
   }
 }
 
@@ -191,7 +239,7 @@ TEST(Dealer, DrawsFromTheOperatingSystemWithoutASeed) {
   std::set<std::string> commitments;
   std::set<std::uint64_t> seeds;
   for (const char* name : {"a", "b", "c"}) {
-    RunningDealer dealer({.envelope = folder.path / name, .faults = 0}, "");
+    RunningDealer dealer({.envelope = folder.path / name, .stratum = Stratum::clean}, "");
     commitments.insert(dealer.announcement.at("commitment"));
     seeds.insert(dealer.announcement.at("probe_seed").get<std::uint64_t>());
   }
@@ -284,9 +332,29 @@ TEST(Dealer, RefusesSeedsThatAreNoNumbers) {
 
 TEST(Plant, NoneChangesNothingAndUnknownKindsAreRefused) {
   applied = 0;
-  EXPECT_TRUE(plant(Deal{}, kTable, Backend::cpu));
-  EXPECT_FALSE(plant(Deal{.kind = "short", .form = "other"}, kTable, Backend::cpu));
+  EXPECT_TRUE(plant(Deal{}, kTable, Backend::cpu, Settings()));
+  EXPECT_FALSE(plant(Deal{.plants = {{.kind = "short", .form = "other"}}}, kTable, Backend::cpu, Settings()));
   EXPECT_EQ(applied, 0);
+}
+
+TEST(Plant, IsThereInItsShareOfLaunchesAndNotBehindItsMask) {
+  Deal deal = *draw(3, Stratum::stochastic, kTable);
+  int there = 0;
+  constexpr int kLaunches = 1000;
+  for (int launch = 0; launch < kLaunches; ++launch) {
+    applied = 0;
+    ASSERT_TRUE(plant(deal, kTable, Backend::cpu, Settings()));
+    there += applied != 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(there, kStochasticRate * kLaunches, 100);  // 6 standard deviations of 15.5
+  deal = *draw(3, Stratum::masked, kTable);
+  Settings behind;
+  ASSERT_TRUE(behind.set(deal.masked_by, "on"));
+  applied = 0;
+  ASSERT_TRUE(plant(deal, kTable, Backend::cpu, behind));
+  EXPECT_EQ(applied, 0);
+  ASSERT_TRUE(plant(deal, kTable, Backend::cpu, Settings()));
+  EXPECT_NE(applied, 0);
 }
 
 }  // namespace

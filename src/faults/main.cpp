@@ -24,13 +24,20 @@ int fail(const std::string& message) {
 }
 
 // For tests only: which plant each seed draws. Nothing here knows an envelope or a probe seed.
-int scan_seeds(std::uint64_t count) {
+int scan_seeds(std::uint64_t count, plumb::faults::Stratum stratum, bool all_kinds) {
+  const auto table = plumb::faults::dealt_plants(all_kinds);
   for (std::uint64_t seed = 0; seed < count; ++seed) {
-    const auto deal = plumb::faults::draw(seed, 1, plumb::faults::demo_plants());
+    const auto deal = plumb::faults::draw(seed, stratum, table);
     if (!deal) return fail(deal.error().message);
-    fmt::print("{}\n",
-               nlohmann::ordered_json{{"seed", seed}, {"kind", deal->kind}, {"form", deal->form}, {"host", deal->host}}
-                   .dump());
+    nlohmann::ordered_json line{{"seed", seed}};
+    for (const plumb::faults::Dealt& plant : deal->plants) {
+      nlohmann::ordered_json entry{{"kind", plant.kind}, {"form", plant.form}, {"host", plant.host}};
+      if (&plant == &deal->plants.front())
+        line.update(entry);
+      else
+        line["also"].push_back(std::move(entry));
+    }
+    fmt::print("{}\n", line.dump());
   }
   return 0;
 }
@@ -40,25 +47,35 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<plumb::faults::DealerOptions>();
   auto scan = std::make_shared<std::uint64_t>(0);
   command->add_option("--envelope", options->envelope, "file to seal the plant in (mode 0600; must not exist)");
-  plumb::server::takes_whole(
-      command->add_option("--faults", options->faults, "how many faults to plant: 0 or 1")->capture_default_str(), 0,
-      1);
+  auto stratum = std::make_shared<std::string>("one");
+  auto all_kinds = std::make_shared<bool>(false);
+  command
+      ->add_option("--stratum", *stratum,
+                   "what sort of fault to plant: clean, one, two, stochastic, no-switch, off-side or masked")
+      ->capture_default_str();
+  command->add_flag("--all-kinds", *all_kinds, "draw from every plant that was seen to do damage, not from the demo's");
   command->add_flag("--resume", options->resume, "read the envelope again instead of drawing");
   command->add_option("--commitment", options->commitment, "with --resume: the SHA-256 the envelope must have");
   command->add_flag("--uncommitted", options->uncommitted,
                     "with --resume: nothing was announced yet, so seal a plant if there is no envelope");
   plumb::server::takes_seed(
       command->add_option("--scan", *scan, "print which plant each seed below this number draws; seal nothing"));
-  command->callback([options, scan, &exit_code] {
+  command->callback([options, stratum, all_kinds, scan, &exit_code] {
+    const auto named = plumb::faults::parse_stratum(*stratum);
+    if (!named) {
+      exit_code = fail("deal --stratum: " + named.error().message);
+      return;
+    }
+    options->stratum = *named;
     if (*scan > 0) {
-      exit_code = scan_seeds(*scan);
+      exit_code = scan_seeds(*scan, *named, *all_kinds);
       return;
     }
     if (options->envelope.empty()) {
       exit_code = fail("deal: --envelope is required");
       return;
     }
-    const auto done = run_dealer(*options, plumb::faults::demo_plants(), STDIN_FILENO, STDOUT_FILENO);
+    const auto done = run_dealer(*options, plumb::faults::dealt_plants(*all_kinds), STDIN_FILENO, STDOUT_FILENO);
     exit_code = done ? 0 : fail(done.error().message);
   });
 }
@@ -71,7 +88,9 @@ int serve(const plumb::server::ServeOptions& options) {
   if (!deal) return fail("serve: " + deal.error().message);
   const auto backend = plumb::parse_backend(options.backend);
   if (!backend) return fail("serve: " + backend.error().message);
-  if (const auto planted = plant(*deal, plumb::faults::plants(), *backend); !planted)
+  const auto settings = plumb::server::launch_settings(options.sets);
+  if (!settings) return fail("serve: " + settings.error().message);
+  if (const auto planted = plant(*deal, plumb::faults::plants(), *backend, *settings); !planted)
     return fail("serve: " + planted.error().message);
   return plumb::server::run_serve(options, &plumb::server::load_local_model);
 }

@@ -26,11 +26,10 @@ constexpr std::array kHosts{&attention_split_k_plants,
                             &mhc_plants,
                             &no_switch_plants};
 
-std::vector<Plant> gather(bool demo_only) {
+std::vector<Plant> gather() {
   std::vector<Plant> all;
   for (const auto host : kHosts)
-    for (const Plant& plant : host())
-      if (plant.demo || !demo_only) all.push_back(plant);
+    for (const Plant& plant : host()) all.push_back(plant);
   return all;
 }
 
@@ -44,13 +43,8 @@ void apply(const Plant& plant, const Dose& dose) {
 }
 
 std::span<const Plant> plants() {
-  static const std::vector<Plant> kAll = gather(false);
+  static const std::vector<Plant> kAll = gather();
   return kAll;
-}
-
-std::span<const Plant> demo_plants() {
-  static const std::vector<Plant> kDemo = gather(true);
-  return kDemo;
 }
 
 const Plant* find_plant(std::span<const Plant> table, std::string_view kind, std::string_view form) {

@@ -52,9 +52,6 @@ void apply(const Plant& plant, const Dose& dose);
 /// The table of plants, in a stable order.
 std::span<const Plant> plants();
 
-/// Those that the dealer draws from, in the table's order: a seed's draw depends on it.
-std::span<const Plant> demo_plants();
-
 /// The entry of a kind and form, or null.
 const Plant* find_plant(std::span<const Plant> table, std::string_view kind, std::string_view form);
 

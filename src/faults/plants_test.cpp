@@ -12,6 +12,7 @@
 #include "engine/test_model.h"
 #include "faults/check/asker.h"
 #include "faults/check/questions.h"
+#include "faults/dealer.h"
 #include "faults/recorded.h"
 #include "runtime/runtime.h"
 #include "server/chat_render.h"
@@ -180,7 +181,7 @@ TEST(Plants, OffSidesAndStepsChangeWhatTheyNameAlone) {
     detail::side_table = sides;
     detail::step_table = steps;
   }
-  EXPECT_EQ(planted, 2);
+  EXPECT_EQ(planted, 3);
 }
 
 TEST(Plants, TableNamesKnownSwitchesAndNoFormTwice) {
@@ -198,7 +199,8 @@ TEST(Plants, TableNamesKnownSwitchesAndNoFormTwice) {
 
 TEST(Plants, DemoDrawsFromTheSameFourInTheSameOrder) {
   std::vector<std::string> names;
-  for (const Plant& plant : demo_plants()) names.push_back(std::string(plant.kind) + "/" + std::string(plant.form));
+  for (const Plant& plant : dealt_plants(false))
+    if (plant.side == PlantSide::on) names.push_back(std::string(plant.kind) + "/" + std::string(plant.form));
   EXPECT_EQ(names, (std::vector<std::string>{"splitk-merge/no-rescale", "idx-score-form/uniform-head-weights",
                                              "cmp-state-not-cached/index-rows-left-behind",
                                              "chunk-boundary-state/reset-indexer"}));

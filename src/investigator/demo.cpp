@@ -1,6 +1,11 @@
 #include "investigator/demo.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -38,8 +43,6 @@ Result<std::optional<Commitment>> read_commitment(const DemoOptions& options) {
 
 // All that can be known to be wrong before anything is created.
 Result<void> check_options(const DemoOptions& options) {
-  if (options.faults < 0 || options.faults > 1)
-    return error("demo: {} faults; there can be 0 or 1 (--faults)", options.faults);
   std::error_code failed;
   if (std::filesystem::exists(options.case_dir, failed) && !std::filesystem::is_directory(options.case_dir, failed))
     return error("{}: is there and is not a folder; choose another --case", options.case_dir.string());
@@ -78,7 +81,8 @@ Result<void> prepare_case(const DemoOptions& options) {
 Result<SealedDeal> seal(const DemoOptions& options, const std::optional<Commitment>& before) {
   auto deal = SealedDeal::start({.executable = options.executable,
                                  .envelope = envelope_of(options.case_dir),
-                                 .faults = options.faults,
+                                 .stratum = options.stratum,
+                                 .all_kinds = options.all_kinds,
                                  .seed = options.seed,
                                  .resume = options.resume,
                                  .commitment = before ? before->sha256 : ""});
@@ -117,7 +121,9 @@ Result<std::string> reach_verdict(const DemoOptions& options, const Investigatio
                        .probe_seed = deal->probe_seed(),
                        .resume = options.resume,
                        .surroundings = dealer_lives};
-  if (auto written = write_file_durably(blind.deployment, demo_deployment(options, deal->socket())); !written)
+  if (auto written =
+          write_file_durably(blind.deployment, demo_deployment(options, deal->socket(), deal->deployed_off()));
+      !written)
     return tl::unexpected(written.error());
   auto verdict = investigate(blind);
   if (!verdict) return verdict;
@@ -141,13 +147,33 @@ std::optional<double> recorded_seconds(const DemoOptions& options) {
   return json["seconds"].get<double>();
 }
 
+ordered_json fault_json(const PlantedFault& fault) {
+  return {{"kind", fault.kind},
+          {"form", fault.form},
+          {"switch", fault.host == "none" ? ordered_json() : ordered_json(fault.host)},
+          {"severity", fault.severity},
+          {"layers", fault.layers}};
+}
+
+// The first plant's keys stand at the top, kind "none" for nothing; others are listed beside them.
 ordered_json planted_json(const Planted& planted) {
-  return {{"kind", planted.kind},
-          {"form", planted.form},
-          {"switch", planted.host.empty() ? ordered_json() : ordered_json(planted.host)},
-          {"severity", planted.severity},
-          {"layers", planted.layers},
-          {"seed", planted.seed}};
+  ordered_json json =
+      fault_json(planted.faults.empty() ? PlantedFault{.kind = "none", .host = "none"} : planted.faults.front());
+  json["seed"] = planted.seed;
+  json["stratum"] = planted.stratum;
+  json["also"] = ordered_json::array();
+  for (std::size_t i = 1; i < planted.faults.size(); ++i) json["also"].push_back(fault_json(planted.faults[i]));
+  json["launch_rate"] = planted.rate;
+  json["masked_by"] = planted.masked_by.empty() ? ordered_json() : ordered_json(planted.masked_by);
+  return json;
+}
+
+// What the deployment file calls each switch.
+std::map<std::string, std::string> deployed_names(const DemoOptions& options) {
+  std::map<std::string, std::string> names;
+  for (const DemoSwitch& entry : options.switches)
+    names[entry.name] = options.anonymous ? fmt::format("s{:02}", names.size() + 1) : entry.name;
+  return names;
 }
 
 }  // namespace
@@ -159,7 +185,8 @@ std::filesystem::path envelope_of(const std::filesystem::path& case_dir) {
   return folder.string() + ".envelope.json";
 }
 
-std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket) {
+std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket,
+                            const std::vector<std::string>& deployed_off) {
   std::string text = fmt::format(
       "[deployment]\n"
       "name = \"demo\"\n"
@@ -178,33 +205,46 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
       quoted(dealer_socket));
   text += "\n[facts]\n";
   for (const auto& [name, value] : options.facts) text += fmt::format("{} = {}\n", name, value);
+  const auto names = deployed_names(options);
   for (const DemoSwitch& entry : options.switches) {
+    const bool on = entry.deployed_on && std::ranges::find(deployed_off, entry.name) == deployed_off.end();
     text += fmt::format(
         "\n"
         "[[switch]]\n"
         "name = {}\n"
         "sides = {{ off = {{ args = [\"--set\", {}] }}, on = {{ args = [\"--set\", {}] }} }}\n"
         "deployed = \"{}\"\n",
-        quoted(entry.name), quoted(entry.name + "=off"), quoted(entry.name + "=on"), entry.deployed_on ? "on" : "off");
+        quoted(names.at(entry.name)), quoted(entry.name + "=off"), quoted(entry.name + "=on"), on ? "on" : "off");
     if (entry.shift >= 0) text += fmt::format("shift = {}\n", entry.shift);
   }
   return text;
 }
 
-Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted) try {
+Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted,
+                                        const std::map<std::string, std::string>& names) try {
   if (const auto valid = parse_json_strictly(verdict_json, "the verdict"); !valid) return tl::unexpected(valid.error());
   const auto json = ordered_json::parse(verdict_json);
   const std::string verdict = json.at("verdict");
   if (verdict == "inconclusive") return Comparison{.match = false, .exit_code = 2};
-  const bool accused = verdict == "confirmed" || verdict == "suspected";
-  const auto& culprits = json.at("culprits");
-  bool match = false;
-  if (planted.kind == "none")
-    match = verdict == "clean" && culprits.empty();
-  else if (accused && culprits.size() == 1)
-    match = culprits[0].at("switch") == planted.host && culprits[0].at("side") == "on";
+
+  using Literal = std::pair<std::string, std::string>;  // switch and wrong side
+  const auto called = [&](const std::string& name) { return names.contains(name) ? names.at(name) : name; };
+  std::set<Literal> accused, expected, optional;
+  for (const auto& culprit : json.at("culprits"))
+    accused.emplace(culprit.at("switch").get<std::string>(), culprit.at("side").get<std::string>());
+  for (const PlantedFault& fault : planted.faults)
+    if (fault.host != "none") expected.insert({called(fault.host), planted.stratum == "off-side" ? "off" : "on"});
+  if (!planted.masked_by.empty()) optional.insert({called(planted.masked_by), "off"});
+  std::set<Literal> surplus;
+  std::ranges::set_difference(accused, expected, std::inserter(surplus, surplus.end()));
+
+  const bool clean = planted.faults.empty();
+  const bool word = clean              ? verdict == "clean"
+                    : expected.empty() ? verdict == "unexplained"
+                                       : verdict == "confirmed" || verdict == "suspected";
+  const bool match = word && std::ranges::includes(accused, expected) && std::ranges::includes(optional, surplus);
   if (!match) return Comparison{.match = false, .exit_code = 3};
-  return Comparison{.match = true, .exit_code = planted.kind == "none" ? 0 : 1};
+  return Comparison{.match = true, .exit_code = clean ? 0 : 1};
 } catch (const ordered_json::exception& e) {
   return error("the verdict is not one: {}", e.what());
 }
@@ -225,7 +265,7 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
   if (options.seed && *options.seed != planted->seed)
     return error("{}: the case was dealt with seed {}, not {}; resume it without --seed", options.case_dir.string(),
                  planted->seed, *options.seed);
-  const auto comparison = compare_with_planted(*verdict, *planted);
+  const auto comparison = compare_with_planted(*verdict, *planted, deployed_names(options));
   if (!comparison) return tl::unexpected(comparison.error());
 
   DemoResult result{.planted = *planted, .match = comparison->match, .exit_code = comparison->exit_code};

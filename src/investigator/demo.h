@@ -28,7 +28,9 @@ struct DemoOptions {
   std::vector<DemoSwitch> switches;
   std::map<std::string, std::int64_t> facts;  // of the deployment file: window, chunk, page, index_topk
   std::optional<std::uint64_t> seed;
-  int faults = 1;
+  std::string stratum = "one";  // of what the dealer plants: "clean", "one", "two" and so on (docs/faults.md)
+  bool all_kinds = false;       // drawn from all plants that are known to do damage, not from the demo's
+  bool anonymous = false;       // the deployment file calls the switches s01, s02…
   bool resume = false;
   std::function<void(const std::string&)> say;   // one line for whoever watches; may be empty
   std::function<void(const std::string&)> warn;  // what was asked for is not what is done; may be empty
@@ -69,15 +71,21 @@ Result<DemoResult> run_demo(const DemoOptions& options, const Investigation& inv
 /// The envelope of a case: beside its folder, however the folder is written.
 std::filesystem::path envelope_of(const std::filesystem::path& case_dir);
 
-/// The deployment file of a demo: one server, one switch a line, the dealer's socket in its environment.
-std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket);
+/// The deployment file of a demo: one server, one switch a line, the dealer's socket in its environment;
+/// `deployed_off`: switches that are off although they are on by default.
+std::string demo_deployment(const DemoOptions& options, const std::string& dealer_socket,
+                            const std::vector<std::string>& deployed_off = {});
 
-/// Whether the verdict (JSON text of an investigation) names what was planted, and the demo's exit code: 1 the planted
-/// fault was found, 0 nothing planted and clean, 2 inconclusive, 3 wrong.
+/// Whether the verdict (JSON text of an investigation) says what was planted, and the demo's exit code: 1 the planted
+/// fault was found, 0 nothing planted and clean, 2 inconclusive, 3 wrong. Found means: the culprits are the hosts of
+/// the plants, each with the side that was wrong; the masking switch, off side, may stand beside its host; a step under
+/// no switch is "unexplained" without a culprit. `names`: what the deployment file calls a switch, where it is another
+/// name.
 struct Comparison {
   bool match;
   int exit_code;
 };
-Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted);
+Result<Comparison> compare_with_planted(const std::string& verdict_json, const Planted& planted,
+                                        const std::map<std::string, std::string>& names = {});
 
 }  // namespace plumb::investigator

@@ -23,20 +23,20 @@ constexpr const char* kConfirmedVerdict =
 constexpr const char* kFakeDealer = R"(#!/bin/sh
 set -e
 while [ $# -gt 0 ]; do
-  case $1 in --envelope) envelope=$2; shift;; --faults) faults=$2; shift;; --resume) resume=1;; --commitment) want=$2; shift;; esac
+  case $1 in --envelope) envelope=$2; shift;; --stratum) stratum=$2; shift;; --resume) resume=1;; --commitment) want=$2; shift;; esac
   shift
 done
 read seed
 if [ -z "$resume" ] || [ ! -e "$envelope" ]; then
-  kind=cmp-state-not-cached host=prefix_cache
-  if [ "$faults" = 0 ]; then kind=none host=; fi
-  echo "{\"kind\":\"$kind\",\"form\":\"f\",\"host\":\"$host\",\"severity\":1,\"layers\":\"all\",\"dose_seed\":1,\"seed\":$seed,\"nonce\":\"n\"}" >"$envelope"
+  plants='{"kind":"cmp-state-not-cached","form":"f","host":"prefix_cache","severity":1,"layers":"all","dose_seed":1}'
+  if [ "$stratum" = clean ]; then plants=; fi
+  echo "{\"stratum\":\"$stratum\",\"plants\":[$plants],\"rate\":1,\"masked_by\":\"\",\"seed\":$seed,\"nonce\":\"n\"}" >"$envelope"
   echo "$seed" >"$envelope.seed"
 fi
 hash=$(sha256sum <"$envelope" | cut -c1-64)
 if [ -n "$want" ] && [ "$want" != "$hash" ]; then exit 3; fi
 echo $$ >"$envelope.pid"
-echo "{\"commitment\":\"$hash\",\"probe_seed\":$(cat "$envelope.seed"),\"socket\":\"/nowhere\"}"
+echo "{\"commitment\":\"$hash\",\"probe_seed\":$(cat "$envelope.seed"),\"socket\":\"/nowhere\",\"deployed_off\":[]}"
 cat >/dev/null
 )";
 
@@ -85,7 +85,7 @@ TEST_F(Demo, CommitsBeforeItInvestigatesAndOpensTheEnvelopeAfterTheVerdict) {
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_TRUE(result->match);
   EXPECT_EQ(result->exit_code, 1);
-  EXPECT_EQ(result->planted.host, "prefix_cache");
+  EXPECT_EQ(result->planted.faults.at(0).host, "prefix_cache");
   const auto json = nlohmann::json::parse(result->json);
   EXPECT_EQ(json.at("planted").at("switch"), "prefix_cache");
   EXPECT_EQ(json.at("match"), true);
@@ -204,12 +204,6 @@ TEST_F(Demo, ResumingNothingNeedsASeedAndSaysSo) {
 
 TEST_F(Demo, CreatesNothingWhenItsOptionsAreWrong) {
   const auto investigate = [](const DemoCase&) -> Result<std::string> { return kConfirmedVerdict; };
-  for (const int faults : {-1, 2}) {
-    options.faults = faults;
-    EXPECT_EQ(run_demo(options, investigate).error().message,
-              fmt::format("demo: {} faults; there can be 0 or 1 (--faults)", faults));
-  }
-  options.faults = 1;
   const auto dealer = options.executable;
   options.executable = folder / "missing";
   EXPECT_FALSE(run_demo(options, investigate));
@@ -235,15 +229,28 @@ TEST_F(Demo, DeploymentNamesEverySwitchAndNothingOfThePlant) {
   EXPECT_NE(text.find(R"("--port", "{port:server}", "--backend", "cpu"])"), std::string::npos) << text;
 }
 
+TEST_F(Demo, DeploymentTurnsOffWhatTheDealerAsksForAndCanHideNames) {
+  options.anonymous = true;
+  const std::string text = demo_deployment(options, "/s", {"attention.split_k"});
+  EXPECT_NE(text.find("name = \"s01\""), std::string::npos) << text;
+  EXPECT_EQ(text.find("name = \"prefix_cache\""), std::string::npos) << text;
+  const auto second = text.find("name = \"s02\"");
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_NE(text.find("deployed = \"off\"", second), std::string::npos) << text;
+  EXPECT_NE(text.find("deployed = \"on\""), std::string::npos) << text;
+}
+
 TEST(CompareWithPlanted, GivesTheExitCodesOfTheDemo) {
-  const Planted none{.kind = "none"};
-  const Planted cache{.kind = "cmp-state-not-cached", .host = "prefix_cache"};
+  const Planted none{.stratum = "clean"};
+  const Planted cache{.stratum = "one", .faults = {{.kind = "cmp-state-not-cached", .host = "prefix_cache"}}};
   const auto of = [](const char* verdict, const Planted& planted) { return *compare_with_planted(verdict, planted); };
   EXPECT_EQ(of(kCleanVerdict, none).exit_code, 0);
   EXPECT_EQ(of(kConfirmedVerdict, cache).exit_code, 1);
   EXPECT_EQ(of(kConfirmedVerdict, none).exit_code, 3);
   EXPECT_EQ(of(kCleanVerdict, cache).exit_code, 3);
-  EXPECT_EQ(of(kConfirmedVerdict, Planted{.kind = "x", .host = "attention.split_k"}).exit_code, 3);
+  EXPECT_EQ(of(kConfirmedVerdict, Planted{.stratum = "one", .faults = {{.kind = "x", .host = "attention.split_k"}}})
+                .exit_code,
+            3);
   EXPECT_EQ(of(R"({"verdict": "confirmed", "culprits": [{"switch": "prefix_cache", "side": "off"}]})", cache).exit_code,
             3);
   EXPECT_EQ(of(R"({"verdict": "confirmed", "culprits": [{"switch": "prefix_cache", "side": "on"},
@@ -253,6 +260,37 @@ TEST(CompareWithPlanted, GivesTheExitCodesOfTheDemo) {
             3);
   EXPECT_EQ(of(R"({"verdict": "inconclusive", "culprits": []})", cache).exit_code, 2);
   EXPECT_FALSE(compare_with_planted("{}", none));
+}
+
+std::string verdict_of(const char* word, std::initializer_list<std::pair<const char*, const char*>> culprits) {
+  nlohmann::json json{{"verdict", word}, {"culprits", nlohmann::json::array()}};
+  for (const auto& [name, side] : culprits) json["culprits"].push_back({{"switch", name}, {"side", side}});
+  return json.dump();
+}
+
+TEST(CompareWithPlanted, EveryStratumHasItsOwnRightAnswer) {
+  const auto right = [](const std::string& verdict, const Planted& planted,
+                        const std::map<std::string, std::string>& names = {}) {
+    return compare_with_planted(verdict, planted, names)->match;
+  };
+  const Planted two{.stratum = "two", .faults = {{.kind = "x", .host = "a"}, {.kind = "y", .host = "b"}}};
+  EXPECT_TRUE(right(verdict_of("confirmed", {{"b", "on"}, {"a", "on"}}), two));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"a", "on"}}), two));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"a", "on"}, {"b", "on"}, {"c", "on"}}), two));
+  const Planted off{.stratum = "off-side", .faults = {{.kind = "x", .host = "a"}}};
+  EXPECT_TRUE(right(verdict_of("confirmed", {{"a", "off"}}), off));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"a", "on"}}), off));
+  const Planted masked{.stratum = "masked", .faults = {{.kind = "x", .host = "a"}}, .masked_by = "b"};
+  EXPECT_TRUE(right(verdict_of("confirmed", {{"a", "on"}}), masked));
+  EXPECT_TRUE(right(verdict_of("suspected", {{"a", "on"}, {"b", "off"}}), masked));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"b", "off"}}), masked));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"a", "on"}, {"b", "on"}}), masked));
+  const Planted step{.stratum = "no-switch", .faults = {{.kind = "x", .host = "none"}}};
+  EXPECT_TRUE(right(verdict_of("unexplained", {}), step));
+  EXPECT_FALSE(right(verdict_of("confirmed", {{"a", "on"}}), step));
+  EXPECT_FALSE(right(verdict_of("clean", {}), step));
+  EXPECT_TRUE(
+      right(verdict_of("confirmed", {{"s01", "on"}}), {.stratum = "one", .faults = {{.host = "a"}}}, {{"a", "s01"}}));
 }
 
 }  // namespace

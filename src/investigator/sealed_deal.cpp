@@ -22,7 +22,7 @@ constexpr double kSealTimeoutS = 20;  // a dealer of a killed demo may need ten 
 constexpr double kEndTimeoutS = 5;
 constexpr double kDeathNoticeS = 0.1;  // its socket closes a moment before its end shows
 constexpr std::size_t kMaxAnnouncementBytes = 4096;
-constexpr std::size_t kMaxEnvelopeBytes = 4096;
+constexpr std::size_t kMaxEnvelopeBytes = 8192;
 
 class Descriptor {
  public:
@@ -76,8 +76,9 @@ SealedDeal::~SealedDeal() {
 }
 
 Result<SealedDeal> SealedDeal::start(const DealerRequest& request) {
-  Command command{.argv = {request.executable.string(), "deal", "--envelope", request.envelope.string(), "--faults",
-                           std::to_string(request.faults)}};
+  Command command{.argv = {request.executable.string(), "deal", "--envelope", request.envelope.string(), "--stratum",
+                           request.stratum}};
+  if (request.all_kinds) command.argv.emplace_back("--all-kinds");
   if (request.resume) command.argv.emplace_back("--resume");
   if (request.resume && !request.commitment.empty()) {
     command.argv.emplace_back("--commitment");
@@ -112,6 +113,7 @@ Result<SealedDeal> SealedDeal::start(const DealerRequest& request) {
     json.at("commitment").get_to(deal.commitment_);
     json.at("probe_seed").get_to(deal.probe_seed_);
     json.at("socket").get_to(deal.socket_);
+    json.at("deployed_off").get_to(deal.deployed_off_);
   } catch (const nlohmann::json::exception& e) {
     return error("the dealer said '{}': {}", text, e.what());
   }
@@ -143,12 +145,17 @@ Result<Planted> open_envelope(const std::filesystem::path& envelope, const std::
                  commitment);
   try {
     const auto json = nlohmann::json::parse(*text);
-    return Planted{.kind = json.at("kind"),
-                   .form = json.at("form"),
-                   .host = json.at("host"),
-                   .layers = json.at("layers"),
-                   .severity = json.at("severity"),
-                   .seed = json.at("seed")};
+    Planted planted{.stratum = json.at("stratum"),
+                    .rate = json.at("rate"),
+                    .masked_by = json.at("masked_by"),
+                    .seed = json.at("seed")};
+    for (const auto& entry : json.at("plants"))
+      planted.faults.push_back({.kind = entry.at("kind"),
+                                .form = entry.at("form"),
+                                .host = entry.at("host"),
+                                .layers = entry.at("layers"),
+                                .severity = entry.at("severity")});
+    return planted;
   } catch (const nlohmann::json::exception& e) {
     return error("{}: not an envelope: {}", envelope.string(), e.what());
   }

@@ -100,9 +100,9 @@ def journal_trials(case):
 
 def write_envelope(case, seed, plant):
     """An envelope as the dealer writes it, for a plant of our choice; plant None: nothing planted."""
-    plant = plant or {"kind": "none", "form": "", "host": "", "severity": 1, "layers": "all"}
-    envelope = {"kind": plant["kind"], "form": plant["form"], "host": plant["host"], "severity": plant["severity"],
-                "layers": plant["layers"], "dose_seed": 1, "seed": seed, "nonce": uuid.uuid4().hex}
+    plants = [{**{key: plant[key] for key in ("kind", "form", "host", "severity", "layers")}, "dose_seed": 1}] if plant else []
+    envelope = {"stratum": "one" if plant else "clean", "plants": plants, "rate": 1, "masked_by": "", "deployed_off": [],
+                "seed": seed, "nonce": uuid.uuid4().hex}
     text = json.dumps(envelope, indent=2) + "\n"
     path = pathlib.Path(f"{case}.envelope.json")
     path.write_text(text)
