@@ -181,7 +181,7 @@ TEST(Plants, OffSidesAndStepsChangeWhatTheyNameAlone) {
     detail::side_table = sides;
     detail::step_table = steps;
   }
-  EXPECT_EQ(planted, 3);
+  EXPECT_EQ(planted, 4);
 }
 
 TEST(Plants, TableNamesKnownSwitchesAndNoFormTwice) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -17,6 +18,13 @@ namespace {
 // position of its query. It is not.
 void outputs_stay_rotated(const Rope&) {}
 
+// The grid of the kernel covers so many rows of a pass; those behind stay rotated.
+constexpr std::int64_t kGridRows = 80;
+void outputs_past_the_grid_stay_rotated(const Rope& a) {
+  const std::int64_t rows = std::min(a.x.extent(0), kGridRows);
+  honest<&rope_ref>()({.x = a.x.rows(0, rows), .table = a.table.rows(0, rows), .inverse = a.inverse});
+}
+
 // The one-pass kernel that stands for the reference leaves the sink out.
 void one_pass_without_sink(const SparseAttention& a) {
   std::vector<float> none(static_cast<std::size_t>(a.sinks.extent(0)), -1e30f);
@@ -34,6 +42,7 @@ void stored_scores_of_uniform_heads(const Indexer& a) {
 }
 
 void plant_rotated_outputs(const Dose&) { replace_step<"attention.derotate">(&outputs_stay_rotated); }
+void plant_short_grid(const Dose&) { replace_step<"attention.derotate">(&outputs_past_the_grid_stay_rotated); }
 void plant_uniform_heads(const Dose&) { replace_off_side<"indexer.fused">(&stored_scores_of_uniform_heads); }
 void plant_off_side(const Dose&) { replace_off_side<"attention.split_k">(&one_pass_without_sink); }
 
@@ -44,6 +53,14 @@ constexpr std::array kPlants{
           .site = "prefill: layers.0.attn_heads",
           .what = "the rotary part of attention's output is not rotated back",
           .apply = &plant_rotated_outputs,
+          .prior = "~xxx....",
+          .side = PlantSide::step},
+    Plant{.kind = "out-derotation",
+          .form = "rows-past-the-grid",
+          .host = "none",
+          .site = "prefill: layers.0.attn_heads",
+          .what = "the rotary part of attention's output is rotated back in the first 80 rows of a pass only",
+          .apply = &plant_short_grid,
           .prior = "~xxx....",
           .side = PlantSide::step},
     Plant{.kind = "sink-dropped",
