@@ -24,7 +24,7 @@ struct DealerOptions {
 };
 
 /// What is dealt from: the demo's on sides, or with `all_kinds` all that were recorded as damage; and of off sides and
-/// steps those that were recorded as damage.
+/// of steps that leave short prompts right those that were recorded as damage.
 std::vector<Plant> dealt_plants(bool all_kinds);
 
 /// Draws and seals a plant, then serves it to the processes of this same executable until `in` closes.

@@ -106,15 +106,21 @@ std::optional<Replay::Symptom> Replay::find_symptom() {
 
 std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
   const std::vector<std::string> cells = cells_failing_everywhere();
-  const std::string cell = *std::min_element(cells.begin(), cells.end(),
-                                             [&](const auto& a, const auto& b) { return cost_of(a) < cost_of(b); });
-  const Counts bad = pooled(findings_.deployed, cell);
   Counts good;  // what passing looks like: the cells that do not fail
   for (const std::string& c : plan_.cells)
     if (!is_weak(c) && std::find(cells.begin(), cells.end(), c) == cells.end()) good += pooled(findings_.reference, c);
-  const auto design = choose_design(bad, good);
+  // The cheapest launch of those whose probe fails often enough to tell.
+  std::string cell;
+  std::optional<Design> design;
+  for (const std::string& c : cells) {
+    const auto candidate = choose_design(pooled(findings_.deployed, c), good);
+    if (candidate && (!design || candidate->trials * cost_of(c) < design->trials * cost_of(cell))) {
+      design = candidate;
+      cell = c;
+    }
+  }
   if (!design)
-    stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cell));
+    stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cells.front()));
   std::vector<std::size_t> all(plan_.deployment.switches.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   begin_group_test({.suspects = all, .bad = findings_.deployed, .both_sides = true, .ranks = {}});

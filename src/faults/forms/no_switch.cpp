@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "faults/forms/forms.h"
@@ -18,11 +18,15 @@ namespace {
 // position of its query. It is not.
 void outputs_stay_rotated(const Rope&) {}
 
-// The grid of the kernel covers so many rows of a pass; those behind stay rotated.
-constexpr std::int64_t kGridRows = 80;
-void outputs_past_the_grid_stay_rotated(const Rope& a) {
-  const std::int64_t rows = std::min(a.x.extent(0), kGridRows);
-  honest<&rope_ref>()({.x = a.x.rows(0, rows), .table = a.table.rows(0, rows), .inverse = a.inverse});
+// The table of the rotation back ends at a position, and what stands behind it stays rotated. A row's position is read
+// off its slowest pair, whose angle stays below a half turn: 0.02 is position 150 in window layers, and none that is
+// asked in the others, whose slowest pair is slower.
+constexpr double kLastAngle = 0.02;
+void outputs_past_the_table_stay_rotated(const Rope& a) {
+  const std::int64_t slowest = a.table.extent(1) - 1;
+  for (std::int64_t t = 0; t < a.x.extent(0); ++t)
+    if (std::atan2(a.table(t, slowest, 1), a.table(t, slowest, 0)) <= kLastAngle)
+      honest<&rope_ref>()({.x = a.x.rows(t, t + 1), .table = a.table.rows(t, t + 1), .inverse = a.inverse});
 }
 
 // The one-pass kernel that stands for the reference leaves the sink out.
@@ -42,7 +46,7 @@ void stored_scores_of_uniform_heads(const Indexer& a) {
 }
 
 void plant_rotated_outputs(const Dose&) { replace_step<"attention.derotate">(&outputs_stay_rotated); }
-void plant_short_grid(const Dose&) { replace_step<"attention.derotate">(&outputs_past_the_grid_stay_rotated); }
+void plant_short_table(const Dose&) { replace_step<"attention.derotate">(&outputs_past_the_table_stay_rotated); }
 void plant_uniform_heads(const Dose&) { replace_off_side<"indexer.fused">(&stored_scores_of_uniform_heads); }
 void plant_off_side(const Dose&) { replace_off_side<"attention.split_k">(&one_pass_without_sink); }
 
@@ -56,13 +60,12 @@ constexpr std::array kPlants{
           .prior = "~xxx....",
           .side = PlantSide::step},
     Plant{.kind = "out-derotation",
-          .form = "rows-past-the-grid",
+          .form = "past-the-table",
           .host = "none",
           .site = "prefill: layers.0.attn_heads",
-          .what = "the rotary part of attention's output is rotated back in the first 80 rows of a pass only",
-          .apply = &plant_short_grid,
+          .what = "window layers do not rotate the rotary part of attention's output back from position 151 on",
+          .apply = &plant_short_table,
           .prior = "~xxx....",
-          .note = "How many rows a pass has hangs on hits, on the crowd and on decoding, so these differ too.",
           .side = PlantSide::step},
     Plant{.kind = "sink-dropped",
           .form = "off-side",
