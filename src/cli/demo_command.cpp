@@ -28,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kModel = "phantom/checkpoint";  // in the repository
+
 struct Args {
   std::optional<std::uint64_t> seed;
   int faults = 1;
@@ -46,8 +48,8 @@ struct Args {
 Result<fs::path> find_home(const fs::path& executable) {
   const char* named = std::getenv("PLUMB_HOME");
   fs::path home = named != nullptr ? fs::path(named) : executable.parent_path().parent_path().parent_path();
-  if (!fs::exists(home / "phantom" / "config.json"))
-    return error("{}: has no phantom/; set PLUMB_HOME to the folder of the repository", home.string());
+  if (!fs::exists(home / kModel / "config.json"))
+    return error("{}: has no {}; set PLUMB_HOME to the folder of the repository", home.string(), kModel);
   return home;
 }
 
@@ -67,11 +69,11 @@ Result<investigator::DemoOptions> options_of(const Args& args) {
   if (failed) return error("/proc/self/exe: {}", failed.message());
   const auto home = find_home(executable);
   if (!home) return tl::unexpected(home.error());
-  const auto config = load_model_config(*home / "phantom");
+  const auto config = load_model_config(*home / kModel);
   if (!config) return tl::unexpected(config.error());
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   investigator::DemoOptions options;
-  options.model = *home / "phantom";
+  options.model = *home / kModel;
   options.executable = executable.parent_path() / "plumb-faulty";
   options.case_dir =
       fs::absolute(args.case_dir.empty() ? fmt::format("cases/demo-{:%Y%m%dT%H%M%SZ}", now) : args.case_dir);

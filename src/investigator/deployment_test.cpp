@@ -412,9 +412,9 @@ TEST(Switches, AnEndpointIsASideThatRequestsChoose) {
 
 TEST(Deployment, FactsComeFromTheModelsConfigUnlessTheyAreStated) {
   const Deployment d = parsed(minimal(
-      "", "", "[deployment]\nmodel_config = \"" PLUMB_SOURCE_DIR "/phantom/config.json\"\n[facts]\nwindow = 32\n"));
+      "", "", "[deployment]\nmodel_config = \"" PLUMB_SOURCE_DIR "/tests/golden/tiny-random-a/config.json\"\n[facts]\nwindow = 32\n"));
   EXPECT_EQ(d.facts.at("window"), 32);
-  EXPECT_EQ(d.facts.at("index_topk"), 64);
+  EXPECT_EQ(d.facts.at("index_topk"), 16);
 }
 
 TEST(Deployment, NotesNameEveryKeyByItsLine) {
@@ -469,7 +469,7 @@ TEST(Deployment, TheDocumentedExampleIsAccepted) {
       example += line + "\n";
   }
   ASSERT_FALSE(example.empty());
-  const std::string config = "phantom/config.json";  // relative to the repository's folder
+  const std::string config = "phantom/checkpoint/config.json";  // relative to the repository's folder
   example.replace(example.find(config), config.size(), PLUMB_SOURCE_DIR "/" + config);
   const auto parsed = parse_deployment(example, "docs/deployment.md");
   EXPECT_TRUE(parsed) << parsed.error().message;

@@ -9,7 +9,7 @@ Ask ask() {
   Ask a;
   a.expected = "K7-42-QX";
   a.asked = 0;
-  a.facts = {{"code", "amber", "falcon", "K7-42-QX", 2}, {"pin", "bold", "lion", "AB12", 5}};
+  a.facts = {{"code", "bakoru", "K7-42-QX", 2}, {"pin", "delimo", "AB12", 5}};
   return a;
 }
 

@@ -32,7 +32,7 @@ struct StepRecord {
 /// One probe on one launch of one variant with one seed.
 struct TrialRecord {
   ItemId item;
-  Wording wording = Wording::phantom;
+  Wording wording = Wording::v4;
   std::vector<StepRecord> steps;
   Grade grade = Grade::infrastructure;  // a failing step's, else infrastructure if any, else right
   double at_s = 0;                      // since the investigation began

@@ -72,7 +72,7 @@ std::string prompt_text(const Ask& ask) {
 
 int tokens_of_trial(const std::string& cell, const Shape& shape) {
   int tokens = 0;
-  for (const Ask& ask : make_item({cell, 1}, Wording::phantom, shape).asks) tokens += ask.prompt_tokens;
+  for (const Ask& ask : make_item({cell, 1}, Wording::v4, shape).asks) tokens += ask.prompt_tokens;
   return tokens;
 }
 
@@ -363,7 +363,7 @@ Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Lim
           "[facts]: with this window, chunk and page the {} probe needs prompts of {} tokens or more; plumb "
           "makes at most {}: state smaller ones, or a max_len that leaves the probe out",
           cell, least, kMaxPromptTokens);
-    const auto items = make_item({cell, 1}, Wording::phantom, shape).asks;
+    const auto items = make_item({cell, 1}, Wording::v4, shape).asks;
     const bool fits =
         shape.max_len <= 0 || std::all_of(items.begin(), items.end(), [&](const Ask& a) {
           return a.prompt_tokens + std::max(a.max_tokens, deployment.request.answer_tokens) <= shape.max_len;

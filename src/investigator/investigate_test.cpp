@@ -57,12 +57,12 @@ class ReadingWorld : public World {
       r.text = "what";
       return r;
     }
-    r.prompt_tokens = phantom_tokens(ask.prompt);
+    r.prompt_tokens = v4_tokens(ask.prompt);
     r.cached_tokens = ask.wants_hit ? 128 : 0;
     const std::string answer = testing::answer_from(ask.prompt);
-    r.text = answer.empty() ? " the old mill and the quiet river were near the small town today" : " " + answer;
+    r.text = answer.empty() ? " the old mill and the quiet river were near the small town today" : answer;
     const bool broken = culprit && variant_[*culprit];
-    if (broken && !answer.empty() && *r.prompt_tokens > 200) r.text = " A1" + answer.substr(2);
+    if (broken && !answer.empty() && *r.prompt_tokens > 200) r.text = "A1" + answer.substr(2);
     return r;
   }
   bool alive(std::string&) override { return running_; }

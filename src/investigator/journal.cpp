@@ -192,7 +192,7 @@ LaunchRecord launch_of(const Statement& row, const History& before) {
 }
 
 Wording wording_of(const std::string& name) {
-  for (const Wording wording : {Wording::phantom, Wording::plain})
+  for (const Wording wording : {Wording::v4, Wording::plain})
     if (name == wording_name(wording)) return wording;
   throw Damage{fmt::format("'{}' is no wording", name)};
 }

@@ -18,7 +18,7 @@ std::string documented() {
   EXPECT_TRUE(page);
   const std::size_t begin = page->find("```toml\n") + 8;
   std::string text = page->substr(begin, page->find("```\n", begin) - begin);
-  const std::string config = "phantom/config.json";  // relative to the repository's folder
+  const std::string config = "phantom/checkpoint/config.json";  // relative to the repository's folder
   return text.replace(text.find(config), config.size(), PLUMB_SOURCE_DIR "/" + config);
 }
 

@@ -104,7 +104,7 @@ class Prober {
 std::optional<Wording> find_wording(Prober& prober, World& world, const ProbeOptions& options,
                                     std::vector<TrialRecord>& trials) {
   if (options.wording) return options.wording;
-  for (const Wording wording : {Wording::phantom, Wording::plain}) {
+  for (const Wording wording : {Wording::v4, Wording::plain}) {
     int right = 0;
     for (int i = 0; i < kWordingTrials && i - right <= kWordingMisses; ++i) {
       trials.push_back(

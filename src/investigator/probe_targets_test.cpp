@@ -22,7 +22,7 @@ ProbeOptions options_for(const std::string& url, int trials, int in_flight) {
   options.suite = "short";
   options.trials = trials;
   options.in_flight = in_flight;
-  options.wording = Wording::phantom;
+  options.wording = Wording::v4;
   return options;
 }
 
@@ -83,7 +83,7 @@ ProbeReport compared(int only_second) {
   ProbeReport report;
   report.cells = {"short"};
   for (const bool second : {false, true}) {
-    ProbeTarget target{second ? "b" : "a", Wording::phantom, {}};
+    ProbeTarget target{second ? "b" : "a", Wording::v4, {}};
     for (int i = 0; i < 60; ++i) {
       TrialRecord trial;
       trial.item = {"short", static_cast<std::uint64_t>(i)};

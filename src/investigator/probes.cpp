@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "investigator/prompts/v4_text.h"
 
 namespace plumb::investigator {
 namespace {
@@ -16,9 +17,10 @@ constexpr int kDefaultPage = 128;
 constexpr std::array kDefaultChunks{256, 512};
 constexpr std::array kNeedleLengths{256, 512, 1024};
 constexpr int kTokensPerFact = 128;  // needle: one planted fact for each so many tokens, one of them asked
-constexpr int kMinLength = 96;
-constexpr int kMostBoundary = 512;  // longer prompts would cost more than the hit probe is worth
+constexpr int kMinLength = 128;      // holds the longest statement and question with filler
+constexpr int kMostBoundary = 512;   // longer prompts would cost more than the hit probe is worth
 constexpr int kTurnsRounds = 4;
+constexpr int kShared = 3;  // characters of a value that the two prompts of a partial hit share
 
 int window_of(const Shape& shape) { return shape.window > 0 ? shape.window : kDefaultWindow; }
 
@@ -40,9 +42,9 @@ Ask ask_of(const Conversation& c, Wording wording, std::string step) {
   ask.expected = written_value(c.facts[static_cast<std::size_t>(ask.asked)], wording);
   ask.facts = c.facts;
   for (Fact& f : ask.facts) f.value = written_value(f, wording);
-  const std::string text = phantom_text(c);
-  ask.prompt_tokens = phantom_tokens(text);
-  if (wording == Wording::phantom)
+  const std::string text = v4_text(c);
+  ask.prompt_tokens = v4_tokens(text);
+  if (wording == Wording::v4)
     ask.prompt = text;
   else
     ask.messages = plain_messages(c);
@@ -56,10 +58,10 @@ Ask primer_of(const Conversation& c, int fact, std::size_t keep, Wording wording
   ask.step = "prime";
   ask.max_tokens = 1;
   const std::string value = c.facts[static_cast<std::size_t>(fact)].value;
-  const std::string text = phantom_text(c);
-  const std::string cut = text.substr(0, text.find(" " + value) + 1 + keep);
-  ask.prompt_tokens = phantom_tokens(cut);
-  if (wording == Wording::phantom) {
+  const std::string text = v4_text(c);
+  const std::string cut = text.substr(0, text.find(value) + keep);
+  ask.prompt_tokens = v4_tokens(cut);
+  if (wording == Wording::v4) {
     ask.prompt = cut;
     return ask;
   }
@@ -76,8 +78,8 @@ Item make_short(const ItemId& id, int, Wording wording, const Shape&) {
   Rng rng(derive_seed(id.seed, id.cell));
   Author author(rng);
   Conversation c;
-  const int fact = author.state_new_fact(c);
-  c.turns.push_back(author.question(fact));
+  const int fact = author.state_new_fact(c, Author::Tools::without);
+  c.turns.push_back(author.question(fact, Author::Tools::without));
   return {id, {ask_of(c, wording, "")}};
 }
 
@@ -87,14 +89,15 @@ Item make_needle(const ItemId& id, int length, Wording wording, const Shape&) {
   Conversation c;
   std::vector<Turn> statements;
   const int count = std::max(1, length / kTokensPerFact);
-  int room = length - 1;  // <bos>
+  int room = length - 1;  // the begin of sentence
   for (int i = 0; i < count; ++i) {
     c.facts.push_back(author.fact(c.facts));
-    statements.push_back(author.statement(i));
-    room -= phantom_tokens(phantom_turn(statements.back(), c.facts, false));
+    statements.push_back(author.statement(i, Author::Tools::without));
+    room -= v4_tokens(v4_turn(statements.back(), c.facts, false));
   }
-  const Turn question = author.question(static_cast<int>(rng.below(static_cast<std::uint64_t>(count))));
-  room -= phantom_tokens(phantom_turn(question, c.facts, true));
+  const auto asked = static_cast<int>(rng.below(static_cast<std::uint64_t>(count)));
+  const Turn question = author.question(asked, Author::Tools::without);
+  room -= v4_tokens(v4_turn(question, c.facts, true));
   CHECK(room >= Author::kMinFill);
   const std::vector<Turn> filler = author.filler(room);
   // A filler turn always comes first: it stands for the random first line that keeps the prompt cold.
@@ -113,8 +116,8 @@ Item make_needle(const ItemId& id, int length, Wording wording, const Shape&) {
   return {id, {ask_of(c, wording, "")}};
 }
 
-// Filler, a fact whose value starts `before` tokens ahead of position `boundary`, filler that takes the fact out of the
-// window, a question. Nothing else is planted.
+// Filler, a fact of whose value `before` tokens, but not all, lie ahead of position `boundary`, filler that takes the
+// fact out of the window, a question. Nothing else is planted.
 struct Straddle {
   Conversation conversation;
   int fact = 0;
@@ -123,14 +126,15 @@ Straddle straddling(Author& author, int boundary, int before, int after_tokens) 
   Straddle s;
   Conversation& c = s.conversation;
   c.facts.push_back(author.fact({}));
-  const Turn statement = author.statement(0);
-  const std::string text = phantom_turn(statement, c.facts, false);
-  const int lead = phantom_tokens(std::string_view(text).substr(0, text.find(" " + c.facts[0].value)));
+  before = std::min(before, static_cast<int>(c.facts[0].value.size()) - 1);
+  const Turn statement = author.statement(0, Author::Tools::without);
+  const std::string text = v4_turn(statement, c.facts, false);
+  const int lead = v4_tokens(std::string_view(text).substr(0, text.find(c.facts[0].value)));
   author.append(c, author.filler(boundary - before - lead - 1));
   c.facts[0].turn = static_cast<int>(c.turns.size());
   c.turns.push_back(statement);
   author.append(c, author.filler(after_tokens));
-  c.turns.push_back(author.question(0));
+  c.turns.push_back(author.question(0, Author::Tools::without));
   return s;
 }
 
@@ -150,16 +154,16 @@ Item make_turns(const ItemId& id, int, Wording wording, const Shape& shape) {
   Author author(rng);
   Item item{id, {}};
   Conversation c;
-  author.append(c, author.filler(static_cast<int>(rng.between(12, 40))));
+  author.append(c, author.filler(static_cast<int>(rng.between(Author::kMinFill, 40))));
   for (int round = 0; round < kTurnsRounds; ++round) {
     // The statement follows the last answer directly: what a server keeps of the end of a request is used here.
-    author.state_new_fact(c);
-    if (rng.below(2) == 0) author.state_new_fact(c);
+    author.state_new_fact(c, Author::Tools::with);
+    if (rng.below(2) == 0) author.state_new_fact(c, Author::Tools::with);
     author.append(c, author.filler(window_of(shape) + static_cast<int>(rng.between(8, 24))));
     // Half the questions ask for the latest statement, the others for any earlier one.
     const auto newest = static_cast<int>(c.facts.size()) - 1;
     const int fact = rng.below(2) == 0 ? newest : static_cast<int>(rng.between(0, newest));
-    c.turns.push_back(author.question(fact));
+    c.turns.push_back(author.question(fact, Author::Tools::with));
     item.asks.push_back(ask_of(c, wording, fmt::format("q{}", round + 1)));
     item.asks.back().wants_hit = round > 0;
   }
@@ -176,10 +180,10 @@ Item make_hit(const ItemId& id, int, Wording wording, const Shape& shape) {
   while (boundary < kMinLength || boundary < std::min(shape.chunk, kMostBoundary)) boundary += page;
   const int after = distance_of(shape) + static_cast<int>(rng.between(0, 23));
   // The page boundary lies inside the value, so that a state cut there must carry both halves.
-  Straddle s = straddling(author, boundary, static_cast<int>(rng.between(1, 4)), after);
+  Straddle s = straddling(author, boundary, static_cast<int>(rng.between(1, kShared)), after);
   Item item{id, {ask_of(s.conversation, wording, "cold"), ask_of(s.conversation, wording, "full")}};
   Conversation fork = s.conversation;
-  fork.facts[0].value = author.diverging_value(fork.facts[0].value, 3);
+  fork.facts[0].value = author.diverging_value(fork.facts[0].value, kShared);
   item.asks.push_back(ask_of(fork, wording, "partial"));
   // A request that ends anywhere inside a value, and another one that goes on from there.
   const Straddle t = straddling(author, static_cast<int>(rng.between(kMinLength, kMinLength + page)), 2, after);
@@ -195,13 +199,14 @@ Item make_repetition(const ItemId& id, int, Wording wording, const Shape&) {
   Author author(rng);
   Conversation c;
   c.turns.push_back(author.filler_turn());
+  constexpr std::string_view kOpen = "<｜Assistant｜></think>";
   Ask ask;
   ask.max_tokens = kRepetitionTokens;
   ask.ignore_eos = true;
-  const std::string text = phantom_text(c);
-  const std::string open = text.substr(0, text.find("<assistant>") + std::string_view("<assistant>").size());
-  ask.prompt_tokens = phantom_tokens(open);
-  if (wording == Wording::phantom)
+  const std::string text = v4_text(c);
+  const std::string open = text.substr(0, text.find(kOpen) + kOpen.size());
+  ask.prompt_tokens = v4_tokens(open);
+  if (wording == Wording::v4)
     ask.prompt = open;
   else
     ask.messages = {plain_messages(c).front()};

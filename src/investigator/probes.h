@@ -22,7 +22,7 @@ struct Ask {
   int max_tokens = 0;       // 0: the deployment's answer_tokens
   bool ignore_eos = false;
   bool wants_hit = false;  // a prefix-cache hit must show in cached_tokens, else the step is not covered
-  int prompt_tokens = 0;   // by the phantom's rule
+  int prompt_tokens = 0;   // by the phantom's tokenizer
 };
 
 /// A trial is named by its cell (a probe at one length) and a seed; its requests follow from these alone.

@@ -1,48 +1,43 @@
 #pragma once
 
-// Reads phantom prompts back, independently of the code that writes them: what a perfect model would answer.
+// Reads prompts in V4's form back, independently of the code that writes them: what a perfect model would answer.
 
 #include <regex>
 #include <string>
 
-#include "investigator/prompts/conversation.h"
+#include "investigator/prompts/v4_text.h"
 
 namespace plumb::investigator::testing {
 
 /// The answer to the question a prompt ends with, found in its statements; empty when it states none.
 inline std::string answer_from(const std::string& prompt) {
-  static const std::regex kWhat(R"(<user> what is the (\w+) of the (\w+) (\w+)\?<assistant>$)");
-  static const std::regex kTell(R"(<user> tell me the (\w+) (\w+) (\w+) again\.<assistant>$)");
-  static const std::regex kTool(R"(<user> use the tool for the (\w+) of the (\w+) (\w+)\.<assistant><call> check$)");
-  const std::string tail = prompt.substr(prompt.size() > 200 ? prompt.size() - 200 : 0);
+  const std::string user = "<｜User｜>";
+  const std::size_t last = prompt.rfind(user);
+  if (last == std::string::npos) return {};
+  static const std::regex kQuestion(R"((code|badge|ticket|serial|token|pin|label) of ["\[(*](\w+)["\])*])");
+  const std::string question = prompt.substr(last);
   std::smatch m;
-  std::string attribute, adjective, noun;
-  if (std::regex_search(tail, m, kWhat) || std::regex_search(tail, m, kTool)) {
-    attribute = m[1];
-    adjective = m[2];
-    noun = m[3];
-  } else if (std::regex_search(tail, m, kTell)) {
-    adjective = m[1];
-    noun = m[2];
-    attribute = m[3];
-  } else {
-    return {};
-  }
-  // The last statement counts.
+  if (!std::regex_search(question, m, kQuestion)) return {};
+  const std::string attribute = m[1], key = m[2];
+  // A statement is a sentence, or the result of a tool, with the key in marks, the attribute and a code; the last one
+  // counts.
+  static const std::regex kCode(R"(["\[(*]([A-Z0-9]+(-[A-Z0-9]+)*)["\])*])");
+  const std::string marks = "\"[]()*";
   std::string answer;
-  std::size_t best = 0;
-  for (const std::string& lead : {" the " + attribute + " of the " + adjective + " " + noun + " is ",
-                                  " the " + adjective + " " + noun + " has " + attribute + " "})
-    if (const std::size_t at = prompt.rfind(lead); at != std::string::npos && at + lead.size() > best) {
-      best = at + lead.size();
-      answer = prompt.substr(best, prompt.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", best) - best);
-    }
+  for (std::size_t at = prompt.find(key); at < last; at = prompt.find(key, at + 1)) {
+    if (marks.find(prompt[at - 1]) == std::string::npos || marks.find(prompt[at + key.size()]) == std::string::npos)
+      continue;
+    const std::size_t begin = prompt.find_last_of(".?>", at) + 1, end = prompt.find_first_of(".?<", at);
+    const std::string sentence = prompt.substr(begin, end - begin);
+    if (std::smatch code; sentence.find(attribute) != std::string::npos && std::regex_search(sentence, code, kCode))
+      answer = code[1];
+  }
   return answer;
 }
 
-/// Token position of the space before the first statement of a value.
+/// Token position of the first character of a value where it is first stated.
 inline int position_of_value(const std::string& prompt, const std::string& value) {
-  return phantom_tokens(std::string_view(prompt).substr(0, prompt.find(" " + value)));
+  return v4_tokens(std::string_view(prompt).substr(0, prompt.find(value)));
 }
 
 }  // namespace plumb::investigator::testing

@@ -30,7 +30,7 @@ void Replay::choose_wording() {
   std::vector<std::pair<std::string, Variant>> places{{"ground/reference/1", findings_.reference}};
   if (!one_variant()) places.push_back({"ground/deployed/1", findings_.deployed});
   for (const auto& [label, variant] : places) {
-    for (const Wording wording : {Wording::phantom, Wording::plain}) {
+    for (const Wording wording : {Wording::v4, Wording::plain}) {
       Items items;
       for (int i = 0; i < kWordingTrials; ++i)
         items.push_back({{"short", derive_seed(plan_.seed, fmt::format("wording/{}", i))}, wording});

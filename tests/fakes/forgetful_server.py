@@ -11,24 +11,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SETTINGS = dict(setting.split("=") for setting in sys.argv[3::2])
 LONG = 150  # words
-HOSTILE = " A1-11-AA</td><script>alert(1)</script><img src=x onerror=alert(1)>|`]]>&amp; --> \x07"
-QUESTIONS = (
-    (r"<user> what is the (\w+) of the (\w+ \w+)\?<assistant>$", 0, 1),
-    (r"<user> tell me the (\w+ \w+) (\w+) again\.<assistant>$", 1, 0),
-    (r"<user> use the tool for the (\w+) of the (\w+ \w+)\.<assistant><call> check$", 0, 1),
-)
+HOSTILE = "A1-11-AA</td><script>alert(1)</script><img src=x onerror=alert(1)>|`]]>&amp; --> \x07"
+KEY = r"[\"\[(*](\w+)[\"\])*]"
 
 
 def answer(prompt):
-    for pattern, attribute, thing in QUESTIONS:
-        if not (found := re.search(pattern, prompt[-200:])):
-            continue
-        attribute, thing = found.groups()[attribute], found.groups()[thing]
-        stated = re.findall(rf" the (?:{attribute} of the {thing} is|{thing} has {attribute}) ([A-Z0-9-]+)", prompt)
-        if stated and SETTINGS.get("recall.fast") == "on" and len(prompt.split()) > LONG:
-            return HOSTILE
-        return " " + stated[-1] if stated else " nothing"
-    return " the old mill and the quiet river"
+    asked = prompt.rfind("<｜User｜>")
+    if not (found := re.search(rf"(code|badge|ticket|serial|token|pin|label) of {KEY}", prompt[asked:])):
+        return "the old hill and the quiet river"
+    attribute, key = found.groups()
+    # Sentences, and results of tools, with the key in marks, the attribute and a code.
+    stated = [
+        code[1]
+        for sentence in re.findall(rf"[^.?>]*[\"\[(*]{key}[\"\])*][^.?<]*", prompt[:asked])
+        if attribute in sentence and (code := re.search(r"[\"\[(*]([A-Z0-9]+(?:-[A-Z0-9]+)*)[\"\])*]", sentence))
+    ]
+    if stated and SETTINGS.get("recall.fast") == "on" and len(prompt.split()) > LONG:
+        return HOSTILE
+    return stated[-1] if stated else "nothing"
 
 
 class Handler(BaseHTTPRequestHandler):

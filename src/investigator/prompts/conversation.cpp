@@ -6,32 +6,22 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "investigator/prompts/v4_text.h"
 #include "investigator/prompts/words.h"
 
 namespace plumb::investigator {
 namespace {
 
-constexpr std::array<std::string_view, 16> kMarkers{
-    "<bos>",   "<eos>",    "<pad>",     "<user>",  "<assistant>", "<system>", "<tool>", "<call>",
-    "</call>", "<result>", "</result>", "<think>", "</think>",    "<r13>",    "<r14>",  "<r15>"};
-
-// L a letter, D a digit. The phantom's "DDDD" is left out: one in 10,000 is too easily guessed for a probe.
+// L a letter, D a digit. "DDDD" is left out: one in 10,000 is too easily guessed for a probe.
 constexpr std::array<std::string_view, 5> kValueFormats{"LD-DD-LL", "LLDD", "LD-LL-DD", "LLL-DD", "DL-LD"};
+constexpr std::string_view kConsonants = "bdfgklmnprstvz", kVowels = "aeiou";
 
-constexpr double kSameThing = 0.12;    // another attribute of a thing that is already known
-constexpr double kNearRelative = 0.3;  // shares its adjective or its noun with a known thing
-constexpr int kFactAttempts = 1000;    // for a key that is still free; the key space is 8 * 110 * 190
+constexpr double kNearRelative = 0.15;  // a key that begins like one that is known
+constexpr int kAttempts = 1000;         // for a key or value that is still free; there are 70^2 keys at least
 constexpr int kLongestExactSentence = 9;
+constexpr std::size_t kLongestKey = 12;
 
-std::string join(const std::vector<std::string>& parts) {
-  std::string all;
-  for (const std::string& part : parts) all += part;
-  return all;
-}
-
-std::string key_of(const Fact& f) { return fmt::format("the {} of the {} {}", f.attribute, f.adjective, f.noun); }
-
-// " the amber falcon ..." -> "The amber falcon ..."
+// " the old king ..." -> "The old king ..."
 std::string as_sentence(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   std::string out(text);
@@ -46,62 +36,20 @@ std::string as_prose(const std::vector<std::string>& sentences) {
   return out;
 }
 
-bool same_key(const Fact& a, const Fact& b) {
-  return a.attribute == b.attribute && a.adjective == b.adjective && a.noun == b.noun;
-}
-
 }  // namespace
 
 bool is_question(Turn::Form form) {
-  return form == Turn::Form::what_is || form == Turn::Form::tell_again || form == Turn::Form::use_tool;
+  return form == Turn::Form::what_is || form == Turn::Form::tell || form == Turn::Form::need ||
+         form == Turn::Form::use_tool;
 }
 
-std::string_view wording_name(Wording wording) { return wording == Wording::phantom ? "phantom" : "plain"; }
+std::string_view wording_name(Wording wording) { return wording == Wording::v4 ? "v4" : "plain"; }
 
 std::string written_value(const Fact& fact, Wording wording) {
-  if (wording == Wording::phantom) return fact.value;
+  if (wording == Wording::v4) return fact.value;
   int sum = 0;
   for (const char c : fact.value) sum += static_cast<unsigned char>(c);
   return fmt::format("{}-{}", fact.value, sum % 10);
-}
-
-std::string phantom_turn(const Turn& turn, const std::vector<Fact>& facts, bool open) {
-  using Form = Turn::Form;
-  if (turn.form == Form::filler) return "<user>" + join(turn.before) + "<assistant>" + turn.reply + "<eos>";
-  const Fact& f = facts.at(static_cast<std::size_t>(turn.fact));
-  const std::string key = key_of(f);
-  switch (turn.form) {
-    case Form::remember:
-      return fmt::format("<user> please remember that {} is {}.<assistant> noted.<eos>", key, f.value);
-    case Form::has:
-      return fmt::format("<user> the {} {} has {} {}.<assistant> ok.<eos>", f.adjective, f.noun, f.attribute, f.value);
-    case Form::lookup:
-      return fmt::format(
-          "<assistant><call> lookup {} of the {} {}</call><eos><tool><result> {} is {}</result>"
-          "<assistant> done.<eos>",
-          f.attribute, f.adjective, f.noun, key, f.value);
-    case Form::aside:
-      return fmt::format("<user>{} {} is {}.{}<assistant> ok.<eos>", join(turn.before), key, f.value, join(turn.after));
-    case Form::what_is:
-      return fmt::format("<user> what is {}?<assistant>{}", key, open ? "" : " " + f.value + "<eos>");
-    case Form::tell_again:
-      return fmt::format("<user> tell me the {} {} {} again.<assistant>{}", f.adjective, f.noun, f.attribute,
-                         open ? "" : " " + f.value + "<eos>");
-    case Form::use_tool:
-      return fmt::format("<user> use the tool for {}.<assistant><call> check{}", key,
-                         open ? "" : " " + f.value + "</call><eos><tool><result> ok</result>");
-    case Form::filler:
-      break;
-  }
-  CHECK(false);
-  return {};
-}
-
-std::string phantom_text(const Conversation& conversation) {
-  std::string text = "<bos>";
-  for (std::size_t i = 0; i < conversation.turns.size(); ++i)
-    text += phantom_turn(conversation.turns[i], conversation.facts, i + 1 == conversation.turns.size());
-  return text;
 }
 
 std::vector<Message> plain_messages(const Conversation& conversation) {
@@ -116,35 +64,38 @@ std::vector<Message> plain_messages(const Conversation& conversation) {
     }
     const Fact& f = conversation.facts.at(static_cast<std::size_t>(turn.fact));
     const std::string value = written_value(f, Wording::plain);
-    const std::string statement = fmt::format("The {} of the {} {} is {}.", f.attribute, f.adjective, f.noun, value);
-    std::string said;
-    std::string reply = "OK.";
+    const std::string statement = fmt::format("The {} of \"{}\" is {}.", f.attribute, f.key, value);
+    std::string said = statement;
+    std::string reply = as_sentence(turn.reply);
     switch (turn.form) {
       case Form::remember:
         said = "Please remember this. " + statement;
-        reply = "Noted.";
         break;
       case Form::has:
-        said = fmt::format("The {} {} has the {} {}.", f.adjective, f.noun, f.attribute, value);
+        said = fmt::format("\"{}\" has the {} {}.", f.key, f.attribute, value);
+        break;
+      case Form::gave:
+        said = fmt::format("We gave \"{}\" the {} {} today.", f.key, f.attribute, value);
         break;
       case Form::lookup:
         said = "The lookup tool returned: " + statement;
-        reply = "Noted.";
         break;
       case Form::aside:
         said = as_prose(turn.before) + " " + statement + " " + as_prose(turn.after);
         break;
       case Form::what_is:
       case Form::use_tool:
-        said = fmt::format("What is the {} of the {} {}? Reply with the {} and nothing else.", f.attribute, f.adjective,
-                           f.noun, f.attribute);
+        said = fmt::format("What is the {} of \"{}\"? Reply with the {} and nothing else.", f.attribute, f.key,
+                           f.attribute);
         reply = value;
         break;
-      case Form::tell_again:
-        said = fmt::format("Tell me the {} of the {} {} again. Reply with the {} and nothing else.", f.attribute,
-                           f.adjective, f.noun, f.attribute);
+      case Form::tell:
+      case Form::need:
+        said = fmt::format("Tell me the {} of \"{}\". Reply with the {} and nothing else.", f.attribute, f.key,
+                           f.attribute);
         reply = value;
         break;
+      case Form::is:
       case Form::filler:
         break;
     }
@@ -152,27 +103,6 @@ std::vector<Message> plain_messages(const Conversation& conversation) {
     if (!(is_question(turn.form) && i + 1 == conversation.turns.size())) messages.push_back({"assistant", reply});
   }
   return messages;
-}
-
-int phantom_tokens(std::string_view text) {
-  int count = 0;
-  while (!text.empty()) {
-    std::size_t length = 1;
-    const auto marker = std::find_if(kMarkers.begin(), kMarkers.end(),
-                                     [&](std::string_view m) { return text.substr(0, m.size()) == m; });
-    if (marker != kMarkers.end()) {
-      length = marker->size();
-      ++count;
-    } else {
-      std::size_t end = 1;
-      if (text.front() == ' ')
-        while (end < text.size() && text[end] >= 'a' && text[end] <= 'z') ++end;
-      length = end;
-      count += end > 1 && is_word(text.substr(1, end - 1)) ? 1 : static_cast<int>(end);
-    }
-    text.remove_prefix(length);
-  }
-  return count;
 }
 
 std::string Author::pick(const std::vector<std::string_view>& list) {
@@ -187,29 +117,25 @@ std::string Author::sentence() {
     const std::string p = pick(w.prepositions), a2 = pick(w.adjectives), n3 = pick(w.nouns);
     return fmt::format(" the {} {} {} the {} {} the {} {}.", a1, n1, v, n2, p, a2, n3);
   }
-  if (kind < 0.7) {
-    const std::string v1 = pick(w.verbs), p = pick(w.prepositions), n = pick(w.nouns), v2 = pick(w.verbs);
-    return fmt::format(" we {} {} the {} and they {} it.", v1, p, n, v2);
-  }
   if (kind < 0.85) {
-    const std::string a = pick(w.adjectives), n1 = pick(w.nouns), p = pick(w.prepositions), n2 = pick(w.nouns);
-    return fmt::format(" was the {} {} {} the {}?", a, n1, p, n2);
+    const std::string s = pick(w.subjects), v = pick(w.verbs), n = pick(w.nouns), a = pick(w.adverbs);
+    return fmt::format(" {} {} the {} {}.", s, v, n, a);
   }
-  std::string text;
-  const auto count = rng_.between(3, kLongestExactSentence);
-  for (std::int64_t i = 0; i < count; ++i) text += " " + pick(w.all);
-  return text + ".";
+  const std::string n1 = pick(w.nouns), a1 = pick(w.adjectives), n2 = pick(w.nouns), a2 = pick(w.adjectives);
+  return fmt::format(" the {} is {} and the {} is {}.", n1, a1, n2, a2);
 }
 
 Turn Author::filler_turn() {
   Turn turn;
-  const auto sentences = rng_.between(1, 3);
+  turn.opener = pick(words().openers);
+  const auto sentences = rng_.between(1, 5);
   for (std::int64_t i = 0; i < sentences; ++i) turn.before.push_back(sentence());
-  turn.reply = sentence();
+  turn.reply = pick(words().replies);
   return turn;
 }
 
-// Sentences of random words (a form the filler has anyway) that cost exactly `tokens`; a single token is " and".
+// Sentences of random words (a form that the phantom's filler has too) that cost exactly `tokens`; a single token is
+// " and".
 std::vector<std::string> Author::exact_sentences(int tokens) {
   std::vector<std::string> sentences;
   while (tokens > 0) {
@@ -219,7 +145,7 @@ std::vector<std::string> Author::exact_sentences(int tokens) {
     }
     const int count = std::min(tokens - 1, kLongestExactSentence);
     std::string text;
-    for (int i = 0; i < count; ++i) text += " " + pick(words().all);
+    for (int i = 0; i < count; ++i) text += " " + pick(words().filler);
     sentences.push_back(text + ".");
     tokens -= count + 1;
   }
@@ -232,7 +158,7 @@ std::vector<Turn> Author::filler(int tokens) {
   int left = tokens;
   while (left > 0) {
     Turn turn = filler_turn();
-    const int cost = phantom_tokens(phantom_turn(turn, {}, false));
+    const int cost = v4_tokens(v4_turn(turn, {}, false));
     if (cost > left) break;
     left -= cost;
     turns.push_back(std::move(turn));
@@ -240,8 +166,9 @@ std::vector<Turn> Author::filler(int tokens) {
   if (left == 0) return turns;
   if (turns.empty()) {
     Turn turn;
-    turn.reply = " ok.";
-    left -= phantom_tokens(phantom_turn(turn, {}, false));
+    turn.opener = "so";
+    turn.reply = "ok.";
+    left -= v4_tokens(v4_turn(turn, {}, false));
     turns.push_back(std::move(turn));
   }
   Turn& first = turns.front();
@@ -255,79 +182,110 @@ std::vector<Turn> Author::filler(int tokens) {
 }
 
 std::string Author::value() {
-  std::string text(kValueFormats[static_cast<std::size_t>(rng_.below(kValueFormats.size()))]);
-  for (char& c : text) {
-    if (c == 'L')
-      c = static_cast<char>('A' + rng_.below(26));
-    else if (c == 'D')
-      c = static_cast<char>('0' + rng_.below(10));
-  }
+  std::string text;
+  do {
+    text = kValueFormats[static_cast<std::size_t>(rng_.below(kValueFormats.size()))];
+    for (char& c : text) {
+      if (c == 'L')
+        c = static_cast<char>('A' + rng_.below(26));
+      else if (c == 'D')
+        c = static_cast<char>('0' + rng_.below(10));
+    }
+  } while (!is_spelt(text));
   return text;
 }
 
 std::string Author::diverging_value(const std::string& value, std::size_t keep) {
-  std::string other = value;
-  bool changed = false;
-  for (std::size_t i = keep; i < other.size(); ++i) {
-    if (other[i] == '-') continue;
-    const bool letter = other[i] >= 'A';
-    const std::uint64_t count = letter ? 26 : 10;
-    const char base = letter ? 'A' : '0';
-    const auto shift = changed ? rng_.below(count) : 1 + rng_.below(count - 1);
-    other[i] = static_cast<char>(base + (static_cast<std::uint64_t>(other[i] - base) + shift) % count);
-    changed = true;
-  }
-  CHECK(changed);
-  return other;
-}
-
-Fact Author::fact(const std::vector<Fact>& facts) {
-  const Words& w = words();
-  for (int attempt = 0; attempt < kFactAttempts; ++attempt) {
-    Fact f{.attribute = pick(w.attributes), .adjective = pick(w.adjectives), .noun = pick(w.nouns), .value = value()};
-    if (!facts.empty()) {
-      const Fact& known = facts[static_cast<std::size_t>(rng_.below(facts.size()))];
-      const double kind = rng_.uniform();
-      const bool keep_adjective = rng_.below(2) == 0;
-      if (kind < kSameThing || (kind < kSameThing + kNearRelative && keep_adjective)) f.adjective = known.adjective;
-      if (kind < kSameThing || (kind < kSameThing + kNearRelative && !keep_adjective)) f.noun = known.noun;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string other = value;
+    bool changed = false;
+    for (std::size_t i = keep; i < other.size(); ++i) {
+      if (other[i] == '-') continue;
+      const bool letter = other[i] >= 'A';
+      const std::uint64_t count = letter ? 26 : 10;
+      const char base = letter ? 'A' : '0';
+      const auto shift = changed ? rng_.below(count) : 1 + rng_.below(count - 1);
+      other[i] = static_cast<char>(base + (static_cast<std::uint64_t>(other[i] - base) + shift) % count);
+      changed = true;
     }
-    if (std::none_of(facts.begin(), facts.end(), [&](const Fact& g) { return same_key(f, g) || f.value == g.value; }))
-      return f;
+    CHECK(changed);
+    if (is_spelt(other)) return other;
   }
   CHECK(false);
   return {};
 }
 
-Turn Author::statement(int fact) {
+std::string Author::syllable() {
+  const auto letter = [&](std::string_view of) { return of[static_cast<std::size_t>(rng_.below(of.size()))]; };
+  std::string text{letter(kConsonants), letter(kVowels)};
+  if (rng_.uniform() < 0.3) text += letter(kConsonants);
+  return text;
+}
+
+std::string Author::key(const std::vector<Fact>& facts) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string key;
+    if (!facts.empty() && rng_.uniform() < kNearRelative) {
+      const std::string& known = facts[static_cast<std::size_t>(rng_.below(facts.size()))].key;
+      const std::size_t shared = known.size() - static_cast<std::size_t>(rng_.between(1, 3));
+      key = known.substr(0, std::max<std::size_t>(3, shared)) + syllable();
+    } else {
+      const auto syllables = rng_.between(2, 4);
+      for (std::int64_t i = 0; i < syllables; ++i) key += syllable();
+    }
+    if (key.size() <= kLongestKey && is_spelt(key) &&
+        std::none_of(facts.begin(), facts.end(), [&](const Fact& f) { return f.key == key; }))
+      return key;
+  }
+  CHECK(false);
+  return {};
+}
+
+Fact Author::fact(const std::vector<Fact>& facts) {
+  Fact f{.attribute = pick(words().attributes), .key = key(facts), .value = value()};
+  while (std::any_of(facts.begin(), facts.end(), [&](const Fact& g) { return f.value == g.value; })) f.value = value();
+  return f;
+}
+
+Turn Author::statement(int fact, Tools tools) {
   Turn turn;
   turn.fact = fact;
   const double kind = rng_.uniform();
-  turn.form = kind < 0.35  ? Turn::Form::remember
-              : kind < 0.6 ? Turn::Form::has
-              : kind < 0.8 ? Turn::Form::lookup
-                           : Turn::Form::aside;
+  turn.form = tools == Tools::with && kind < 0.2 ? Turn::Form::lookup
+              : kind < 0.35                      ? Turn::Form::remember
+              : kind < 0.5                       ? Turn::Form::is
+              : kind < 0.65                      ? Turn::Form::has
+              : kind < 0.8                       ? Turn::Form::gave
+                                                 : Turn::Form::aside;
   if (turn.form == Turn::Form::aside) {
+    turn.opener = pick(words().openers);
     turn.before.push_back(sentence());
     turn.after.push_back(sentence());
   }
+  turn.reply = pick(words().replies);
+  turn.key_mark = static_cast<int>(rng_.below(kMarks.size()));
+  turn.value_mark = static_cast<int>(rng_.below(kMarks.size()));
   return turn;
 }
 
-Turn Author::question(int fact) {
+Turn Author::question(int fact, Tools tools) {
   Turn turn;
   turn.fact = fact;
   const double kind = rng_.uniform();
-  turn.form = kind < 0.5 ? Turn::Form::what_is : kind < 0.75 ? Turn::Form::tell_again : Turn::Form::use_tool;
+  turn.form = tools == Tools::with && kind < 0.25 ? Turn::Form::use_tool
+              : kind < 0.5                        ? Turn::Form::what_is
+              : kind < 0.75                       ? Turn::Form::tell
+                                                  : Turn::Form::need;
+  turn.key_mark = static_cast<int>(rng_.below(kMarks.size()));
   return turn;
 }
 
-int Author::state_new_fact(Conversation& conversation) {
+int Author::state_new_fact(Conversation& conversation, Tools tools) {
   Fact f = fact(conversation.facts);
   f.turn = static_cast<int>(conversation.turns.size());
   conversation.facts.push_back(std::move(f));
   const int index = static_cast<int>(conversation.facts.size()) - 1;
-  conversation.turns.push_back(statement(index));
+  conversation.turns.push_back(statement(index, tools));
   return index;
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
-#include "investigator/prompts/conversation.h"
+#include "investigator/prompts/v4_text.h"
 
 namespace plumb::investigator {
 namespace {
@@ -18,11 +18,11 @@ std::string text_of(int tokens, int number) {
   std::vector<int> stated;
   // Each fact, a stretch of filler, and the question for one of the facts so far.
   for (int i = 0; i < kFacts; ++i) {
-    stated.push_back(author.state_new_fact(conversation));
+    stated.push_back(author.state_new_fact(conversation, Author::Tools::with));
     author.append(conversation, author.filler(tokens / kFacts - tokens / 16));
-    conversation.turns.push_back(author.question(stated[rng.below(stated.size())]));
+    conversation.turns.push_back(author.question(stated[rng.below(stated.size())], Author::Tools::with));
   }
-  return phantom_text(conversation);
+  return v4_text(conversation);
 }
 
 }  // namespace
