@@ -183,10 +183,11 @@ TEST_P(EngineOn, EachSwitchGivesTheBitsOfOffOrIsCloseToThem) {
 }
 
 TEST_P(EngineOn, StateIsSmallerWithQuantisedRows) {
-  const auto model = load_test_model("phantom");
+  const auto model = load_test_model("phantom/checkpoint");
   const StateLayout plain(model->config), coded(model->config, with({{"kv.fp8", "on"}, {"indexer.fp8_keys", "on"}}));
-  EXPECT_LT(coded.window_page_floats(), 0.45 * static_cast<double>(plain.window_page_floats()));
-  EXPECT_LT(coded.page_floats(), 0.45 * static_cast<double>(plain.page_floats()));
+  // The rotary third of a row is kept in f32.
+  EXPECT_LT(coded.window_page_floats(), 0.55 * static_cast<double>(plain.window_page_floats()));
+  EXPECT_LT(coded.page_floats(), 0.55 * static_cast<double>(plain.page_floats()));
   EXPECT_EQ(coded.open_floats(), plain.open_floats());
 }
 

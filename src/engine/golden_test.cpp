@@ -143,30 +143,45 @@ TEST_P(TinyTrace, EveryExpertHasItsWeight) {
 INSTANTIATE_TEST_SUITE_P(Chunks, TinyTrace,
                          testing::Combine(testing::Values(0, 129), testing::Values(Backend::ref, Backend::cpu)));
 
-TEST_P(PhantomGolden, LogitsEqualTheIndependentModelAndAnswersAreRight) {
-  const SafetensorsFile io = open_test_file("tests/golden/phantom/io.safetensors");
-  const auto ids = io.read_i32("input_ids").value(), answers = io.read_i32("answer_index").value();
-  const auto want = io.read_f64("logits_fp64").value();
-  Engine engine(load_test_model("phantom"), std::make_shared<ThreadPool>(2), GetParam());
+// tests/golden/phantom-v4/make_answers.py: conversations of the shipped checkpoint and what transformers makes of them
+// in f32. It takes the angles of rotations in f32, so that its own error grows with the position: measured 2.4e-5 of
+// the norm at 1,024, 1.9e-4 at 8,192. A window one off or a lost row is 1e-2 and more.
+TEST_P(PhantomGolden, LogitsAndAnswersEqualTransformers) {
+  const SafetensorsFile golden = open_test_file("tests/golden/phantom-v4/answers.safetensors");
+  Engine engine(load_test_model("phantom/checkpoint"), std::make_shared<ThreadPool>(2), GetParam());
   const auto vocab = static_cast<std::ptrdiff_t>(engine.config().vocab_size);
-  for (const Settings& settings : {Settings::defaults(), Settings()}) {
-    if (kSlowBuild && settings == Settings()) continue;
-    const std::vector<float> logits = run_prompt(engine, ids, 0, settings, nullptr);
-    const double relative = difference(logits, want).relative;
-    EXPECT_LE(relative, 5e-6);
-    RecordProperty("relative", std::to_string(relative * 1e6) + "e-6");
-    int checked = 0;
-    for (std::size_t t = 1; t < ids.size(); ++t) {
-      if (answers[t] == 0) continue;
-      const auto row = static_cast<std::ptrdiff_t>(t - 1) * vocab;
-      const auto got_best = std::max_element(logits.begin() + row, logits.begin() + row + vocab) - logits.begin() - row;
-      const auto want_best = std::max_element(want.begin() + row, want.begin() + row + vocab) - want.begin() - row;
-      EXPECT_EQ(got_best, want_best) << t;
-      EXPECT_EQ(got_best, ids[t]) << t;
-      ++checked;
+  // The reference is 20 times slower, and sanitizers are as much again.
+  const std::size_t most = (GetParam() == Backend::ref ? 1024u : 8192u) / (kSlowBuild ? 8 : 1);
+  int cases = 0, answers = 0, right = 0;
+  double worst = 0;
+  for (const StoredTensor& stored : golden.tensors()) {
+    if (!stored.name.ends_with(".ids")) continue;
+    const std::string name = stored.name.substr(0, stored.name.size() - 4);
+    const auto ids = golden.read_i32(stored.name).value(), rows = golden.read_i32(name + ".rows").value();
+    const auto want = golden.read_f32(name + ".logits").value();
+    ASSERT_EQ(want.size(), rows.size() * static_cast<std::size_t>(vocab)) << name;
+    if (ids.size() > most) continue;
+    ++cases;
+    const std::vector<float> logits = run_prompt(engine, ids, 0, Settings::defaults(), nullptr);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto at = logits.begin() + rows[i] * vocab, wanted = want.begin() + static_cast<std::ptrdiff_t>(i) * vocab;
+      const double bound = 1e-4 + 1e-7 * rows[i];
+      const double relative = difference(std::vector(at, at + vocab), std::vector(wanted, wanted + vocab)).relative;
+      EXPECT_LE(relative, bound) << name << " row " << rows[i];
+      worst = std::max(worst, relative);
+      const auto best = std::max_element(at, at + vocab) - at;
+      // The same token, unless two of the golden model are as near as the bound.
+      const auto top = std::max_element(wanted, wanted + vocab);
+      double norm = 0;
+      for (auto logit = wanted; logit != wanted + vocab; ++logit) norm += static_cast<double>(*logit) * *logit;
+      EXPECT_LE(*top - wanted[best], bound * std::sqrt(norm)) << name << " row " << rows[i];
+      ++answers;
+      right += best == ids[static_cast<std::size_t>(rows[i]) + 1] ? 1 : 0;
     }
-    EXPECT_EQ(checked, 20);
   }
+  EXPECT_GE(cases, kSlowBuild && GetParam() == Backend::ref ? 0 : 3);
+  EXPECT_GE(right, 0.95 * answers);  // what the checkpoint was trained for
+  RecordProperty("worst_relative", std::to_string(worst * 1e6) + "e-6");
 }
 
 // --- What must not pass: each of these gives a model that still talks. -----------------------------------------------

@@ -38,8 +38,8 @@ TEST(Words, AreDistinctAndOneTokenEach) {
 TEST(Tokens, AreThoseOfThePhantomsTokenizer) {
   EXPECT_EQ(v4_tokens(""), 0);
   for (const char* text : {"so the code of [bakoru] is \"K7-42-QX\".", "hi, tell me the pin of (bakoru).",
-                           "ok, *bakoru* has the label [AB12].<｜end▁of▁sentence｜>", "K7-42-QX", "the", " thex"})
-    EXPECT_EQ(v4_tokens(text), std::string_view(text) == "the" ? 3 : tokenized(text)) << text;
+                           "ok, *bakoru* has the label [AB12].<｜end▁of▁sentence｜>", "K7-42-QX"})
+    EXPECT_EQ(v4_tokens(text), tokenized(text)) << text;
   for (const std::string& cell : all_cells())
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed)
       for (const Ask& ask : make_item({cell, seed}, Wording::v4, kPhantomShape).asks)

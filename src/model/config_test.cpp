@@ -28,15 +28,15 @@ enum class Dialect { release, nested, flat };
 std::string text_of(Dialect dialect) {
   switch (dialect) {
     case Dialect::release:
-      return read_file(kSource + "/src/model/testdata/phantom.release.json");
+      return read_file(kSource + "/src/model/testdata/small.release.json");
     case Dialect::nested:
-      return read_file(kSource + "/phantom/config.json");
+      return read_file(kSource + "/src/model/testdata/small.nested.json");
     default:
-      return read_file(kSource + "/phantom/config.flat.json");
+      return read_file(kSource + "/src/model/testdata/small.flat.json");
   }
 }
 
-void expect_phantom(const Result<ModelConfig>& config) {
+void expect_small(const Result<ModelConfig>& config) {
   ASSERT_TRUE(config) << config.error().message;
   const ModelConfig& c = *config;
   EXPECT_EQ(c.vocab_size, 1024);
@@ -83,9 +83,9 @@ void expect_phantom(const Result<ModelConfig>& config) {
   }
 }
 
-TEST(Config, ReleaseDialectGivesThePhantom) { expect_phantom(parse_model_config(text_of(Dialect::release), "c")); }
-TEST(Config, NestedDialectGivesThePhantom) { expect_phantom(parse_model_config(text_of(Dialect::nested), "c")); }
-TEST(Config, FlatDialectGivesThePhantom) { expect_phantom(parse_model_config(text_of(Dialect::flat), "c")); }
+TEST(Config, ReleaseDialectGivesTheSmallModel) { expect_small(parse_model_config(text_of(Dialect::release), "c")); }
+TEST(Config, NestedDialectGivesTheSmallModel) { expect_small(parse_model_config(text_of(Dialect::nested), "c")); }
+TEST(Config, FlatDialectGivesTheSmallModel) { expect_small(parse_model_config(text_of(Dialect::flat), "c")); }
 
 TEST(Config, LoadsTheWholeDumpOfTheLibrary) {
   const auto config = load_model_config(kSource + "/tests/golden/tiny-random-a");
@@ -100,7 +100,7 @@ TEST(Config, NameIsTheConfigsElseTheFolders) {
   json document = json::parse(text_of(Dialect::nested));
   document["name"] = "my model";
   EXPECT_EQ(parse_model_config(document.dump(), "c")->name, "my model");
-  EXPECT_EQ(load_model_config(kSource + "/phantom/")->name, "phantom");
+  EXPECT_EQ(load_model_config(kSource + "/tests/golden/tiny-random-a/")->name, "tiny-random-a");
 }
 
 TEST(Config, AliasesAndAgreeingStatementsAreAccepted) {
@@ -109,7 +109,7 @@ TEST(Config, AliasesAndAgreeingStatementsAreAccepted) {
       "partial_rotary_factor": 0.25, "mlp_layer_types": ["hash_moe","hash_moe","moe","moe","moe","moe","moe"],
       "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
       "plumb": {"profile": "math"}})"));
-  expect_phantom(parse_model_config(document.dump(), "c"));
+  expect_small(parse_model_config(document.dump(), "c"));
 }
 
 TEST(Config, AnExplicitNullRopeScalingMeansNoYarn) {

@@ -252,12 +252,26 @@ TEST_F(HttpServerTest, ChatStreamCarriesLogprobsOfTokensOnly) {
   EXPECT_FALSE(events.at(1)["choices"][0]["logprobs"].is_null());  // the first token comes behind the role
 }
 
+// A model whose form has text and nothing else.
+class TextOnlyEncoding final : public ByteEncoding {
+ public:
+  Result<std::unique_ptr<ChatPrompt>> lay_out(Conversation conversation) const override {
+    if (conversation.thinking.value_or(false) || !conversation.effort.empty())
+      return error("thinking: this model does not think before it answers");
+    if (!conversation.task.empty()) return error("task: this model has none");
+    if (!conversation.literal_specials) return error("user_specials: control strings are always plain text");
+    if (!conversation.tools.empty()) return error("tools: '{}' is unknown", conversation.tools.front().name);
+    for (std::size_t i = 0; i < conversation.messages.size(); ++i)
+      if (!conversation.messages[i].tools.empty()) return error("messages[{}].tools: there are none", i);
+    return ByteEncoding::lay_out(std::move(conversation));
+  }
+};
+
 // A field that the request does not have is not one that its sender can mend.
 TEST_F(HttpServerTest, RefusalsOfTheEncodingNameTheFieldsOfTheRequest) {
-  const auto phantom = load_encoding(std::filesystem::path(PLUMB_SOURCE_DIR) / "phantom");
-  ASSERT_TRUE(phantom) << phantom.error().message;
-  const auto server = HttpServer::start(http_, service_, generator_, **phantom,
-                                        {.name = "phantom", .max_context = 1000, .hash = "abc", .created = 7});
+  const TextOnlyEncoding encoding;
+  const auto server = HttpServer::start(http_, service_, generator_, encoding,
+                                        {.name = "model", .max_context = 1000, .hash = "abc", .created = 7});
   ASSERT_TRUE(server);
   const Json weather = Json::array({{{"type", "function"}, {"function", {{"name", "weather"}}}}});
   const std::pair<const char*, Json> cases[] = {

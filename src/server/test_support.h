@@ -25,15 +25,15 @@
 
 #include "base/check.h"
 #include "model/encoding.h"
-#include "model/phantom_parser.h"
 #include "runtime/generator.h"
+#include "server/test_call_parser.h"
 
 namespace plumb::server::testing_support {
 
 using std::chrono::milliseconds;
 
 /// Bytes are their own ids; a few words and specials follow.
-class ByteEncoding final : public Encoding {
+class ByteEncoding : public Encoding {
  public:
   static constexpr std::int32_t kBos = 256, kEos = 257, kUser = 258, kAssistant = 259, kHello = 260, kCode = 261;
 
@@ -82,7 +82,7 @@ class ByteEncoding final : public Encoding {
     std::unique_ptr<ReplyParser> reply_parser(ReplyOptions asked) const override {
       asked.tools = conversation_.tools;
       asked.tools_active = !asked.tools.empty();
-      return phantom_reply_parser(std::move(asked));
+      return std::make_unique<CallParser>(std::move(asked));
     }
 
    private:
