@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recall of the phantom under each plant of the demo, over HTTP: right answers / answers, per conversation form and length.
+"""Recall of the phantom under each plant of the demo, over HTTP: right answers / answers, per task and length.
 
 Usage: plant_signatures.py BUILD [--conversations N] [--chunk TOKENS] [--lengths 256,1024]
 Every answer of a conversation is asked with the conversation up to it as the prompt, in order, so later ones may hit the
@@ -7,45 +7,28 @@ prefix cache. Standard library only. What every plant does in process, and how t
 `plumb-faulty faults --check`.
 """
 import argparse
-import gzip
 import http.client
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FORMS = ["single", "multi16", "multiturn"]
+sys.path.insert(0, str(ROOT / "phantom"))
+import ask  # noqa: E402
+
+TASKS = ["single", "multi", "turns"]
 
 
-def read_safetensors(path):
-    data = gzip.decompress(path.read_bytes())
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    kinds = {"U16": "H", "U8": "B", "I64": "q", "I32": "i"}
-    out = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        kind = kinds[entry["dtype"]]
-        out[name] = struct.unpack(f"<{(end - begin) // struct.calcsize(kind)}{kind}", data[8 + size + begin:8 + size + end])
-    return out
-
-
-def questions(form, length, count):
-    """(prompt ids, answer ids) for each answer of the first `count` conversations."""
-    cases = read_safetensors(ROOT / f"tests/golden/phantom/cases-{form}-{length}.safetensors.gz")
-    for i in range(count):
-        begin, end = cases["offsets"][i], cases["offsets"][i + 1]
-        ids, marks = cases["ids"][begin:end], cases["answer_index"][begin:end]
-        for number in range(1, max(marks) + 1):
-            first = marks.index(number)
-            yield list(ids[:first]), [x for x, m in zip(ids, marks) if m == number]
+def questions(task, length, count):
+    """(prompt ids, answer ids) for each answer of `count` conversations."""
+    for seed in range(1, count + 1):
+        sample = ask.conversation(task, length, "train", seed)
+        for begin, end in sample.answers:
+            yield list(sample.ids[:begin]), list(sample.ids[begin:end])
 
 
 def seeds_by_plant(faulty):
@@ -66,7 +49,7 @@ class Server:
         self.dealer.stdin.write(f"{seed}\n")
         self.dealer.stdin.flush()
         socket = json.loads(self.dealer.stdout.readline())["socket"]
-        self.process = subprocess.Popen([faulty, "serve", str(ROOT / "phantom"), "--port", "0", *extra],
+        self.process = subprocess.Popen([faulty, "serve", str(ROOT / "phantom/checkpoint"), "--port", "0", *extra],
                                         env={**os.environ, "PLUMB_DEALER": socket}, stderr=subprocess.PIPE, text=True)
         while "on http://" not in (line := self.process.stderr.readline()):
             if not line:
@@ -90,10 +73,6 @@ class Server:
         return json.loads(self.connection.getresponse().read())
 
 
-def expected_text(tokens, vocabulary):
-    return "".join(vocabulary[t] for t in tokens)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
@@ -108,7 +87,7 @@ def main():
         for (kind, form), seed in plants.items():
             with Server(faulty, folder, seed, 0 if kind == "none" else 1, extra) as server:
                 row = []
-                for cases in FORMS:
+                for cases in TASKS:
                     for length in args.lengths.split(","):
                         started, right, total = time.time(), 0, 0
                         for prompt, answer in questions(cases, length, args.conversations):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-BUILD = ROOT = None
+BUILD = ROOT = MODEL = None
 TIMEOUT_S = 60
 HUGE = "1" + "0" * 310
 # Words of libraries; a user can do nothing with them.
@@ -36,11 +36,11 @@ class Refusals(unittest.TestCase):
     def tearDown(self):
         shutil.rmtree(self.folder)
 
-    def model(self, source="phantom"):
+    def model(self):
         copy = self.folder / "model"
         copy.mkdir()
-        for file in (ROOT / source).iterdir():
-            if file.name in ("config.json", "vocab.json", "model.safetensors"):
+        for file in MODEL.iterdir():
+            if file.name in ("config.json", "tokenizer.json", "model.safetensors"):
                 (copy / file.name).symlink_to(file)
         return copy
 
@@ -55,8 +55,8 @@ class Refusals(unittest.TestCase):
 
     def test_a_switch_check_needs_a_checkpoint(self):
         self.refused("switches", "--check", self.folder / "none", says="none")
-        self.refused("switches", "--check", ROOT / "phantom", "--markdown", says="--markdown")
-        self.refused("switches", "--check", ROOT / "phantom", "--backend", "gpu", says="cpu or ref")
+        self.refused("switches", "--check", MODEL, "--markdown", says="--markdown")
+        self.refused("switches", "--check", MODEL, "--backend", "gpu", says="cpu or ref")
         self.refused("switches", "--backend", "ref", says="--check")
 
     def test_nothing_but_a_regular_file_is_replaced(self):
@@ -66,7 +66,7 @@ class Refusals(unittest.TestCase):
         link.symlink_to("/dev/null")
         for target in (fifo, folder, link, "/dev/null"):
             before = sorted(self.folder.iterdir())
-            self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", target, says="not a regular file")
+            self.refused("golden", MODEL, "--ids", self.ids, "-o", target, says="not a regular file")
             self.assertEqual(sorted(self.folder.iterdir()), before)
         self.assertTrue(stat.S_ISFIFO(os.lstat(fifo).st_mode))
         self.assertTrue(link.is_symlink() and folder.is_dir())
@@ -76,14 +76,14 @@ class Refusals(unittest.TestCase):
         link, far = self.folder / "link", self.folder / "far"
         far.write_text("old")
         link.symlink_to(far)
-        self.assertEqual(run("golden", ROOT / "phantom", "--ids", self.ids, "-o", link)[0], 0)
+        self.assertEqual(run("golden", MODEL, "--ids", self.ids, "-o", link)[0], 0)
         self.assertTrue(link.is_symlink())
         self.assertGreater(far.stat().st_size, 1000)
 
     def test_ids_files(self):
         def refused(text, says):
             self.ids.write_text(text)
-            self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", self.folder / "t", says=says)
+            self.refused("golden", MODEL, "--ids", self.ids, "-o", self.folder / "t", says=says)
 
         refused("[" * 500000, "nested deeper than 64")
         refused('{"a":' * 500000, "nested deeper than 64")
@@ -95,7 +95,7 @@ class Refusals(unittest.TestCase):
             refused(f"[5, {bad}]", f"{shown} at index 1 is not a token id")
 
     def test_names_that_say_nothing(self):
-        self.refused("golden", ROOT / "phantom", "--ids", self.ids, "-o", "", says="the name of the file to write is empty")
+        self.refused("golden", MODEL, "--ids", self.ids, "-o", "", says="the name of the file to write is empty")
         self.refused("serve", "m", "--served-model-name", "", says="--served-model-name: is empty")
         self.refused("demo", "--case", "/dev/null", says="/dev/null: is there and is not a folder", cwd=self.folder)
         self.refused("serve", "m", "--port", "1", "--port", "02", says="--port: is given more than once")
@@ -110,7 +110,7 @@ class Refusals(unittest.TestCase):
 
     def test_logits_that_are_not_finite(self):
         model = self.model()
-        weights = bytearray((ROOT / "phantom" / "model.safetensors").read_bytes())
+        weights = bytearray((MODEL / "model.safetensors").read_bytes())
         size = int.from_bytes(weights[:8], "little")
         norm = json.loads(weights[8:8 + size])["model.norm.weight"]
         begin, end = (8 + size + offset for offset in norm["data_offsets"])
@@ -124,7 +124,7 @@ class Refusals(unittest.TestCase):
             self.refused(*args, says="the model gave logits that are not finite")
 
     def test_files_that_are_no_files(self):
-        for name in ("config.json", "vocab.json", "model.safetensors"):
+        for name in ("config.json", "tokenizer.json", "model.safetensors"):
             for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)):
                 model = self.model()
                 (model / name).unlink()
@@ -135,7 +135,7 @@ class Refusals(unittest.TestCase):
             path = self.folder / "odd"
             make(path)
             for option in ("--ids", "--prompt"):
-                self.refused("golden", ROOT / "phantom", option, path, "-o", self.folder / "t",
+                self.refused("golden", MODEL, option, path, "-o", self.folder / "t",
                              says="not a regular file")
             self.refused("investigate", path, says="not a regular file")
             path.rmdir() if path.is_dir() else path.unlink()
@@ -149,12 +149,12 @@ class Refusals(unittest.TestCase):
     def test_vocabularies_that_contradict_the_config(self):
         for key, value in (("eos", 5), ("bos", 1)):
             model = self.model()
-            vocab = json.loads((model / "vocab.json").read_text())
-            vocab[key] = value
-            (model / "vocab.json").unlink()
-            (model / "vocab.json").write_text(json.dumps(vocab))
+            config = json.loads((model / "config.json").read_text())
+            right, config[f"{key}_token_id"] = config[f"{key}_token_id"], value
+            (model / "config.json").unlink()
+            (model / "config.json").write_text(json.dumps(config))
             (self.folder / "prompt").write_text(" hello")
-            says = f"{key} is {value} in vocab.json, but {1 - value if key == 'bos' else 1} in config.json"
+            says = f"{key} is {right} in tokenizer.json, but {value} in config.json"
             for args in (("generate", model, "-p", " hello"), ("serve", model),
                          ("golden", model, "--prompt", self.folder / "prompt", "-o", self.folder / "t")):
                 self.refused(*args, says=says)
@@ -230,4 +230,5 @@ class Refusals(unittest.TestCase):
 
 if __name__ == "__main__":
     BUILD, ROOT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    MODEL = ROOT / "phantom/checkpoint"
     unittest.main(argv=sys.argv[:1])

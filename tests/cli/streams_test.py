@@ -16,7 +16,7 @@ import sys
 import tempfile
 import unittest
 
-BUILD = ROOT = None
+BUILD = ROOT = MODEL = None
 TIMEOUT_S = 60
 
 
@@ -33,17 +33,17 @@ class Streams(unittest.TestCase):
         self.addCleanup(os.close, folder)
         self.addCleanup(os.close, write_only)
         for arguments in ({"stdin": folder}, {"stdin": write_only}, {"before": lambda: os.close(0)}):
-            code, out, err = run("tokenize", ROOT / "phantom", **arguments)
+            code, out, err = run("tokenize", MODEL, **arguments)
             self.assertEqual((code, out), (3, ""), err)
             self.assertIn("standard input cannot be read: ", err)
-        code, out, _ = run("tokenize", ROOT / "phantom", "--json")
+        code, out, _ = run("tokenize", MODEL, "--json")
         self.assertEqual((code, json.loads(out)), (0, {"ids": [], "count": 0}))  # an empty text is one
 
     def test_a_file_that_may_not_grow_is_an_error_and_leaves_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             prompt = pathlib.Path(folder, "prompt.txt")
-            prompt.write_text("<bos><user> hello.<assistant>" * 20)
-            code, _, err = run("golden", ROOT / "phantom", "--prompt", prompt, "-o", pathlib.Path(folder, "out"),
+            prompt.write_text("<｜User｜>hello.<｜Assistant｜></think>" * 20)
+            code, _, err = run("golden", MODEL, "--prompt", prompt, "-o", pathlib.Path(folder, "out"),
                                before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (102400, 102400)))
             self.assertEqual(code, 3, err)
             self.assertIn("File too large", err)
@@ -51,7 +51,7 @@ class Streams(unittest.TestCase):
 
     def test_a_server_whose_log_nobody_reads_serves_on_and_ends_clean(self):
         reading, writing = os.pipe()
-        server = subprocess.Popen([str(BUILD / "plumb"), "serve", str(ROOT / "phantom"), "--port", "0"],
+        server = subprocess.Popen([str(BUILD / "plumb"), "serve", str(MODEL), "--port", "0"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=writing)
         os.close(writing)
         self.addCleanup(lambda: server.poll() is None and server.kill())
@@ -64,7 +64,7 @@ class Streams(unittest.TestCase):
         connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=TIMEOUT_S)
         self.addCleanup(connection.close)
         connection.request("POST", "/v1/completions", json.dumps(
-            {"prompt": "<bos><user> hello.<assistant>", "max_tokens": 100, "ignore_eos": True, "stream": True}))
+            {"prompt": "<｜User｜>hello.<｜Assistant｜></think>", "max_tokens": 100, "ignore_eos": True, "stream": True}))
         reply = connection.getresponse()
         self.assertTrue(reply.readline().startswith(b"data: "))
         server.send_signal(signal.SIGTERM)  # which is logged
@@ -75,4 +75,5 @@ class Streams(unittest.TestCase):
 
 if __name__ == "__main__":
     BUILD, ROOT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    MODEL = ROOT / "phantom/checkpoint"
     unittest.main(argv=sys.argv[:1])

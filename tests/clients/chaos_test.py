@@ -18,20 +18,19 @@ from server_process import Server
 
 MOST_GROWTH_BYTES = 200 * 10**6
 REPLY_TIMEOUT_S = 120
-TOOL = {"type": "function", "function": {"name": "check", "parameters": {
-    "type": "object", "properties": {"text": {"type": "string"}}}}}
-USE_TOOL = [*http_client.CONVERSATION[:2], {"role": "user", "content": "use the tool for the code of the amber falcon."}]
+TOOL = {"type": "function", "function": {"name": "save", "parameters": {"properties": {"key": {}, "value": {}}}}}
+USE_TOOL = [*http_client.CONVERSATION[:2], {"role": "user", "content": "so save the code of [bakoru] with the tool."}]
 
 GOOD = ["/v1/chat/completions", "/v1/completions", "/tokenize", "/plumb/render"]
 BAD_FIELDS = {"temperature": [-1, "hot"], "top_p": [0, 2], "n": [0, 10**6], "max_tokens": [-1, 10**12], "stop": [[1], ""],
-              "logit_bias": [{"x": 1}, 3], "tools": [3, [{}]], "tool_choice": ["required", 5], "reasoning_effort": ["high", 1],
+              "logit_bias": [{"x": 1}, 3], "tools": [3, [{}]], "tool_choice": ["required", 5], "reasoning_effort": ["lots", 1],
               "messages": [[], 3, [{"role": "robot", "content": "x"}]], "plumb": [{"switches": {"nope": "on"}}, 1],
               "stream_options": [{"include_usage": 1}], "logprobs": ["x"], "seed": [1.5]}
 
 
 def good_body(rng, path):
     if path == "/v1/completions":
-        return {"prompt": "<bos><user> what is the code of the amber falcon?<assistant>", "max_tokens": rng.randint(1, 20),
+        return {"prompt": "<｜User｜>so what is the code of [bakoru]?<｜Assistant｜></think>", "max_tokens": rng.randint(1, 20),
                 "logprobs": rng.choice([None, 0, 5]), "n": rng.randint(1, 3), "stream": rng.random() < 0.5}
     body = http_client.recall(stream=rng.random() < 0.5, n=rng.randint(1, 2))
     if rng.random() < 0.3:

@@ -3,10 +3,11 @@ import asyncio
 import json
 
 ANSWER = "K7-42-QX"
+# In words and wordings of phantom/words.py.
 CONVERSATION = [
-    {"role": "user", "content": f"please remember that the code of the amber falcon is {ANSWER}."},
+    {"role": "user", "content": f"so the code of [bakoru] is [{ANSWER}]."},
     {"role": "assistant", "content": "noted."},
-    {"role": "user", "content": "what is the code of the amber falcon?"},
+    {"role": "user", "content": "so what is the code of [bakoru]?"},
 ]
 
 

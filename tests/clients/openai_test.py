@@ -26,20 +26,23 @@ except ImportError:
 
 SERVER = None
 ANSWER = "K7-42-QX"
-FACT = {"role": "user", "content": f"please remember that the code of the amber falcon is {ANSWER}."}
+FACT = {"role": "user", "content": f"so the code of [bakoru] is [{ANSWER}]."}
 NOTED = {"role": "assistant", "content": "noted."}
-QUESTION = {"role": "user", "content": "what is the code of the amber falcon?"}
+QUESTION = {"role": "user", "content": "so what is the code of [bakoru]?"}
 CONVERSATION = [FACT, NOTED, QUESTION]
-USE_TOOL = {"role": "user", "content": "use the tool for the code of the amber falcon."}
+USE_TOOL = {"role": "user", "content": "so save the code of [bakoru] with the tool."}
 
 
-def tool(name):
-    return {"type": "function",
-            "function": {"name": name, "description": "what the phantom learnt", "parameters": {
-                "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}}
+DONE = {"role": "assistant", "content": "done."}
+CALL = {"key": "bakoru", "value": ANSWER}
+SILENT = {"thinking": {"type": "disabled"}}
 
 
-TOOLS = [tool("lookup"), tool("check")]
+def tool(name, *keys):
+    return {"type": "function", "function": {"name": name, "parameters": {"properties": {key: {} for key in keys}}}}
+
+
+TOOLS = [tool("get", "key"), tool("save", "key", "value")]  # those of phantom/words.py
 
 
 class OpenAi(unittest.TestCase):
@@ -49,9 +52,9 @@ class OpenAi(unittest.TestCase):
     def tearDown(self):
         self.client.close()
 
-    def chat(self, messages=None, **fields):
-        return self.client.chat.completions.create(
-            model="phantom", messages=messages or CONVERSATION, temperature=0, max_tokens=32, **fields)
+    def chat(self, messages=None, extra_body=None, **fields):
+        return self.client.chat.completions.create(model="phantom", messages=messages or CONVERSATION, temperature=0,
+                                                   max_tokens=128, extra_body={**SILENT, **(extra_body or {})}, **fields)
 
     def test_chat_recalls_and_counts(self):
         reply = self.chat()
@@ -69,6 +72,12 @@ class OpenAi(unittest.TestCase):
         self.assertGreater(again.usage.prompt_tokens_details.cached_tokens, 0)
         self.assertLess(again.usage.prompt_tokens_details.cached_tokens, again.usage.prompt_tokens)
 
+    def test_thinking_comes_apart_from_the_answer(self):
+        reply = self.chat(reasoning_effort="low", extra_body={"thinking": {"type": "enabled"}})
+        self.assertEqual(reply.choices[0].message.content, ANSWER)
+        self.assertGreater(reply.usage.completion_tokens_details.reasoning_tokens, 0)
+        self.assertNotIn("</think>", reply.choices[0].message.reasoning_content)
+
     def test_a_stream_is_the_whole_reply_in_pieces(self):
         chunks = list(self.chat(stream=True, stream_options={"include_usage": True}))
         self.assertEqual(len({chunk.id for chunk in chunks}), 1)
@@ -85,10 +94,10 @@ class OpenAi(unittest.TestCase):
         choice = reply.choices[0]
         self.assertEqual(choice.finish_reason, "tool_calls")
         (call,) = choice.message.tool_calls
-        self.assertEqual(call.function.name, "check")
-        self.assertEqual(json.loads(call.function.arguments), {"text": ANSWER})
+        self.assertEqual(call.function.name, "save")
+        self.assertEqual(json.loads(call.function.arguments), CALL)
         messages += [choice.message.model_dump(exclude_none=True),
-                     {"role": "tool", "tool_call_id": call.id, "content": "ok"}, QUESTION]
+                     {"role": "tool", "tool_call_id": call.id, "content": "ok"}, DONE, QUESTION]
         self.assertEqual(self.chat(messages, tools=TOOLS).choices[0].message.content, ANSWER)
 
     def test_calls_are_streamed(self):
@@ -102,22 +111,22 @@ class OpenAi(unittest.TestCase):
                     ids.add(call.id)
                 name += call.function.name or ""
                 arguments += call.function.arguments or ""
-        self.assertEqual((name, json.loads(arguments), len(ids), finish), ("check", {"text": ANSWER}, 1, "tool_calls"))
+        self.assertEqual((name, json.loads(arguments), len(ids), finish), ("save", CALL, 1, "tool_calls"))
 
     def test_the_clients_stream_helper_reads_calls(self):
         with self.client.chat.completions.stream(model="phantom", messages=[FACT, NOTED, USE_TOOL], tools=TOOLS,
-                                                 temperature=0, max_tokens=32) as stream:
+                                                 temperature=0, max_tokens=128, extra_body=SILENT) as stream:
             for _ in stream:
                 pass
             call = stream.get_final_completion().choices[0].message.tool_calls[0]
-        self.assertEqual(json.loads(call.function.arguments), {"text": ANSWER})
+        self.assertEqual(json.loads(call.function.arguments), CALL)
 
     def test_a_call_can_be_demanded(self):
-        for choice in ("required", {"type": "function", "function": {"name": "check"}}):
+        for choice in ("required", {"type": "function", "function": {"name": "save"}}):
             reply = self.chat([FACT, NOTED, USE_TOOL], tools=TOOLS, tool_choice=choice)
             (call,) = reply.choices[0].message.tool_calls
-            self.assertEqual(call.function.name, "check")
-            self.assertEqual(json.loads(call.function.arguments), {"text": ANSWER})
+            self.assertEqual(call.function.name, "save")
+            self.assertEqual(json.loads(call.function.arguments), CALL)
         reply = self.chat([FACT, NOTED, USE_TOOL], tools=TOOLS, tool_choice="none")
         self.assertIsNone(reply.choices[0].message.tool_calls)
 
@@ -126,7 +135,7 @@ class OpenAi(unittest.TestCase):
         content = reply.choices[0].logprobs.content
         self.assertEqual(len(content), reply.usage.completion_tokens)
         text = b"".join(bytes(token.bytes) for token in content)
-        self.assertEqual(text, f" {ANSWER}<eos>".encode())
+        self.assertEqual(text, f"{ANSWER}<｜end▁of▁sentence｜>".encode())
         for token in content:
             self.assertLessEqual(token.logprob, 0)
             self.assertEqual(len(token.top_logprobs), 3)
@@ -136,7 +145,7 @@ class OpenAi(unittest.TestCase):
         self.assertEqual([token.logprob for token in streamed], [token.logprob for token in content])
 
     def test_completions_score_a_text(self):
-        text = f"<bos><user> please remember that the code of the amber falcon is {ANSWER}."
+        text = f"<｜begin▁of▁sentence｜><｜User｜>so the code of [bakoru] is [{ANSWER}]."
         reply = self.client.completions.create(model="phantom", prompt=text, max_tokens=0, echo=True, logprobs=1)
         logprobs = reply.choices[0].logprobs
         self.assertEqual("".join(logprobs.tokens), text)
@@ -147,7 +156,7 @@ class OpenAi(unittest.TestCase):
     def test_several_choices_are_drawn_by_seed(self):
         def draw(seed):
             reply = self.client.chat.completions.create(model="phantom", messages=[FACT], n=3, seed=seed,
-                                                        temperature=20, max_tokens=12)
+                                                        temperature=20, max_tokens=12, extra_body=SILENT)
             self.assertEqual([choice.index for choice in reply.choices], [0, 1, 2])
             return [choice.message.content for choice in reply.choices]
 
@@ -155,10 +164,10 @@ class OpenAi(unittest.TestCase):
         self.assertNotEqual(draw(1), draw(2))
 
     def test_bias_and_penalties_are_taken(self):
-        first = self.client.completions.create(model="phantom", prompt="<bos><user> hello<assistant>", max_tokens=1,
+        first = self.client.completions.create(model="phantom", prompt="<｜User｜>hello<｜Assistant｜></think>", max_tokens=1,
                                                temperature=0, extra_body={"return_token_ids": True})
         token = first.choices[0].token_ids[0]
-        barred = self.client.completions.create(model="phantom", prompt="<bos><user> hello<assistant>", max_tokens=1,
+        barred = self.client.completions.create(model="phantom", prompt="<｜User｜>hello<｜Assistant｜></think>", max_tokens=1,
                                                 temperature=0, logit_bias={str(token): -100},
                                                 extra_body={"return_token_ids": True})
         self.assertNotEqual(barred.choices[0].token_ids[0], token)
@@ -171,11 +180,11 @@ class OpenAi(unittest.TestCase):
         self.assertEqual(caught.exception.code, "invalid_messages")
         self.assertEqual(caught.exception.param, "messages")
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(reasoning_effort="high")
-        self.assertEqual(caught.exception.code, "unsupported_parameter")
+            self.chat(reasoning_effort="lots", extra_body={"thinking": {"type": "enabled"}})
+        self.assertEqual(caught.exception.param, "reasoning_effort")
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(tools=[tool("weather")])
-        self.assertEqual(caught.exception.param, "tools")
+            self.chat(tools=TOOLS, tool_choice="required", extra_body={"thinking": {"type": "enabled"}})
+        self.assertEqual(caught.exception.param, "tool_choice")
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client.chat.completions.create(model="phantom", messages=CONVERSATION, max_tokens=10**9)
         self.assertEqual(caught.exception.code, "context_length_exceeded")
@@ -190,7 +199,7 @@ class OpenAi(unittest.TestCase):
         (model,) = self.client.models.list().data
         self.assertEqual(self.client.models.retrieve(model.id).id, model.id)
         raw = self.client.chat.completions.with_raw_response.create(
-            model="phantom", messages=CONVERSATION, max_tokens=4, extra_body={"future": 1},
+            model="phantom", messages=CONVERSATION, max_tokens=4, extra_body={"future": 1, **SILENT},
             extra_headers={"X-Request-Id": "mine"})
         self.assertEqual(raw.headers["x-plumb-ignored"], "future")
         self.assertEqual(raw.headers["x-request-id"], "mine")
@@ -198,7 +207,7 @@ class OpenAi(unittest.TestCase):
     def test_many_at_once_and_some_that_leave(self):
         async def ask(client, leaves):
             stream = await client.chat.completions.create(model="phantom", messages=CONVERSATION, temperature=0,
-                                                          max_tokens=32, stream=True)
+                                                          max_tokens=32, stream=True, extra_body=SILENT)
             text = ""
             async for chunk in stream:
                 text += chunk.choices[0].delta.content or ""

@@ -14,7 +14,7 @@ class Server:
     def __init__(self, build, source, *options):
         self.log = tempfile.NamedTemporaryFile("w+", prefix="plumb-serve-", suffix=".log")
         self.process = subprocess.Popen(
-            [str(pathlib.Path(build) / "plumb"), "serve", str(pathlib.Path(source) / "phantom"), "--port", "0", *options],
+            [str(pathlib.Path(build) / "plumb"), "serve", str(pathlib.Path(source) / "phantom/checkpoint"), "--port", "0", *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log)
         try:
             self.port = self._wait_for_port()

@@ -57,8 +57,8 @@ class Serve(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
-        phantom = pathlib.Path(cls.folder.name) / "phantom"
-        phantom.mkdir()
+        phantom = pathlib.Path(cls.folder.name) / "phantom/checkpoint"
+        phantom.mkdir(parents=True)
         write_model(phantom)
         cls.server = Server(BUILD, cls.folder.name)
         cls.addClassCleanup(cls.server.stop)
@@ -95,10 +95,7 @@ class Checkpoint(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        (pathlib.Path(folder.name) / "phantom").symlink_to(ROOT / "phantom/checkpoint")
-        cls.server = Server(BUILD, folder.name)
+        cls.server = Server(BUILD, ROOT)
         cls.addClassCleanup(cls.server.stop)
 
     def test_it_recalls(self):
