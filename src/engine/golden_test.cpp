@@ -145,14 +145,15 @@ INSTANTIATE_TEST_SUITE_P(Chunks, TinyTrace,
 
 // tests/golden/phantom-v4/make_answers.py: conversations of the shipped checkpoint and what transformers makes of them
 // in f32. It takes the angles of rotations in f32, so that its own error grows with the position: measured 2.4e-5 of
-// the norm at 1,024, 1.9e-4 at 8,192. A window one off or a lost row is 1e-2 and more.
+// the norm at 1,024, 1.9e-4 at 8,192; and where two rows tie for the last place of an indexer's selection, it may take
+// the other one: measured in one answer token of 362, 7e-4. A window one off or a lost row is 1e-2 and more everywhere.
 TEST_P(PhantomGolden, LogitsAndAnswersEqualTransformers) {
   const SafetensorsFile golden = open_test_file("tests/golden/phantom-v4/answers.safetensors");
   Engine engine(load_test_model("phantom/checkpoint"), std::make_shared<ThreadPool>(2), GetParam());
   const auto vocab = static_cast<std::ptrdiff_t>(engine.config().vocab_size);
   // The reference is 20 times slower, and sanitizers are as much again.
   const std::size_t most = (GetParam() == Backend::ref ? 1024u : 8192u) / (kSlowBuild ? 8 : 1);
-  int cases = 0, answers = 0, right = 0;
+  int cases = 0, answers = 0, right = 0, ties = 0;
   double worst = 0;
   for (const StoredTensor& stored : golden.tensors()) {
     if (!stored.name.ends_with(".ids")) continue;
@@ -167,19 +168,21 @@ TEST_P(PhantomGolden, LogitsAndAnswersEqualTransformers) {
       const auto at = logits.begin() + rows[i] * vocab, wanted = want.begin() + static_cast<std::ptrdiff_t>(i) * vocab;
       const double bound = 1e-4 + 1e-7 * rows[i];
       const double relative = difference(std::vector(at, at + vocab), std::vector(wanted, wanted + vocab)).relative;
-      EXPECT_LE(relative, bound) << name << " row " << rows[i];
+      EXPECT_LE(relative, 1e-2) << name << " row " << rows[i];
+      ties += relative > bound ? 1 : 0;
       worst = std::max(worst, relative);
       const auto best = std::max_element(at, at + vocab) - at;
       // The same token, unless two of the golden model are as near as the bound.
       const auto top = std::max_element(wanted, wanted + vocab);
       double norm = 0;
       for (auto logit = wanted; logit != wanted + vocab; ++logit) norm += static_cast<double>(*logit) * *logit;
-      EXPECT_LE(*top - wanted[best], bound * std::sqrt(norm)) << name << " row " << rows[i];
+      EXPECT_LE(*top - wanted[best], std::max(bound, relative) * std::sqrt(norm)) << name << " row " << rows[i];
       ++answers;
       right += best == ids[static_cast<std::size_t>(rows[i]) + 1] ? 1 : 0;
     }
   }
   EXPECT_GE(cases, kSlowBuild && GetParam() == Backend::ref ? 0 : 3);
+  EXPECT_LE(ties, 0.02 * answers);
   EXPECT_GE(right, 0.95 * answers);  // what the checkpoint was trained for
   RecordProperty("worst_relative", std::to_string(worst * 1e6) + "e-6");
 }
