@@ -13,8 +13,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "cli/commands.h"
-#include "model/encoding.h"
 #include "model/tokenizer.h"
 
 namespace plumb::cli {
@@ -27,17 +27,12 @@ struct TokenizeArgs {
   bool json = false;
 };
 
-/// Ids by the folder's tokenizer.json, which needs no chat form around it; else by the encoding of the phantom.
+/// Ids by the folder's tokenizer.json, which needs no chat form around it.
 Result<std::vector<std::int32_t>> ids_of(const std::filesystem::path& folder, std::string_view text) {
-  const std::filesystem::path tokenizer_json = folder / "tokenizer.json";
-  if (std::error_code ignored; std::filesystem::exists(tokenizer_json, ignored)) {
-    const auto tokenizer = Tokenizer::load(tokenizer_json);
-    if (!tokenizer) return tl::unexpected(tokenizer.error());
-    return tokenizer->encode(text, Specials::parse);
-  }
-  const auto encoding = load_encoding(folder);
-  if (!encoding) return tl::unexpected(encoding.error());
-  return (*encoding)->encode(text);
+  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
+  const auto tokenizer = Tokenizer::load(folder / "tokenizer.json");
+  if (!tokenizer) return tl::unexpected(tokenizer.error());
+  return tokenizer->encode(text, Specials::parse);
 }
 
 Result<std::string> standard_input() {

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "base/durable_file.h"
 #include "model/config.h"
 
 namespace plumb {
@@ -27,13 +26,6 @@ std::vector<std::int32_t> prompt_ids(const ChatPrompt& prompt) {
   return ids;
 }
 
-Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder) {
-  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
-  std::error_code failed;
-  if (std::filesystem::exists(folder / "tokenizer.json", failed)) return load_v4_encoding(folder);
-  return load_phantom_encoding(folder);
-}
-
 Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder, const ModelConfig& config) {
   auto encoding = load_encoding(folder);
   if (!encoding) return encoding;
@@ -42,12 +34,11 @@ Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& fol
     std::int64_t vocabulary, config;
   };
   const Encoding& loaded = **encoding;
-  const char* const file = std::filesystem::exists(folder / "tokenizer.json") ? "tokenizer.json" : "vocab.json";
   for (const Pair& pair :
        {Pair{"vocabulary size", loaded.vocab_size(), config.vocab_size}, Pair{"bos", loaded.bos(), config.bos_token_id},
         Pair{"eos", loaded.eos(), config.eos_token_id}})
     if (pair.vocabulary != pair.config)
-      return error("{}: {} is {} in {}, but {} in config.json", folder.string(), pair.what, pair.vocabulary, file,
+      return error("{}: {} is {} in tokenizer.json, but {} in config.json", folder.string(), pair.what, pair.vocabulary,
                    pair.config);
   return encoding;
 }

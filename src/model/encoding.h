@@ -80,17 +80,12 @@ class Encoding {
 /// The ids of all stretches.
 std::vector<std::int32_t> prompt_ids(const ChatPrompt& prompt);
 
-/// The encoding of the checkpoint in `folder`: DeepSeek-V4's when there is a tokenizer.json, else the one that
-/// vocab.json describes. Errors: neither file, an unknown profile (V4.1 is named), a vocabulary that its profile cannot
-/// use.
+/// The encoding of the checkpoint in `folder`, DeepSeek-V4's with its tokenizer.json. Errors: no such file, an unknown
+/// profile (V4.1 is named), a vocabulary that its profile cannot use.
 Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder);
 
 /// Same, held against the config of the same checkpoint. Errors: also another vocabulary size, bos or eos than
 /// `config`'s.
 Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder, const ModelConfig& config);
-
-/// Those two forms by themselves.
-Result<std::unique_ptr<Encoding>> load_phantom_encoding(const std::filesystem::path& folder);
-Result<std::unique_ptr<Encoding>> load_v4_encoding(const std::filesystem::path& folder);
 
 }  // namespace plumb

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/durable_file.h"
 #include "model/encoding.h"
 #include "model/tokenizer.h"
 #include "model/v4_chat.h"
@@ -224,7 +225,8 @@ Result<std::unique_ptr<ChatPrompt>> V4Encoding::lay_out(Conversation conversatio
 
 }  // namespace
 
-Result<std::unique_ptr<Encoding>> load_v4_encoding(const std::filesystem::path& folder) {
+Result<std::unique_ptr<Encoding>> load_encoding(const std::filesystem::path& folder) {
+  if (const auto there = check_folder(folder); !there) return tl::unexpected(there.error());
   const auto profile = detect_v4_profile(folder);
   if (!profile) return tl::unexpected(profile.error());
   const std::filesystem::path path = folder / "tokenizer.json";

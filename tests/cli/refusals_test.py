@@ -221,7 +221,7 @@ class Refusals(unittest.TestCase):
 
     def test_demo_creates_nothing_when_it_is_refused(self):
         before = sorted(self.folder.iterdir())
-        for args in (("--faults", "2"), ("--faults", "-1"), ("--seed", "-1"), ("--max-minutes", "nan")):
+        for args in (("--faults", "3"), ("--faults", "-1"), ("--seed", "-1"), ("--max-minutes", "nan")):
             for case in ((), ("--case", self.folder / "case")):
                 err = self.refused("demo", *args, *case, says="must be a", cwd=self.folder)
                 self.assertEqual(err.count("must be"), 1)

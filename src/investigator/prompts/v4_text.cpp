@@ -50,7 +50,7 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 std::string marked(std::string_view text, int mark) {
-  const Mark& m = kMarks.at(static_cast<std::size_t>(mark));
+  const KeyMark& m = kMarks.at(static_cast<std::size_t>(mark));
   return fmt::format("{}{}{}", m.left, text, m.right);
 }
 

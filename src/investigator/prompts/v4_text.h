@@ -11,10 +11,10 @@ namespace plumb::investigator {
 
 /// What stands around keys and values in V4's form, so that they are spelt in single characters wherever they occur
 /// (phantom/TASKS.md).
-struct Mark {
+struct KeyMark {
   std::string_view left, right;
 };
-inline constexpr std::array<Mark, 4> kMarks{Mark{"\"", "\""}, {"[", "]"}, {"(", ")"}, {"*", "*"}};
+inline constexpr std::array<KeyMark, 4> kMarks{KeyMark{"\"", "\""}, {"[", "]"}, {"(", ")"}, {"*", "*"}};
 
 /// One turn in V4's encoding, tool calls as DSML. `open`: a question without its answer (the end of a prompt).
 std::string v4_turn(const Turn& turn, const std::vector<Fact>& facts, bool open);
