@@ -411,8 +411,9 @@ TEST(Switches, AnEndpointIsASideThatRequestsChoose) {
 }
 
 TEST(Deployment, FactsComeFromTheModelsConfigUnlessTheyAreStated) {
-  const Deployment d = parsed(minimal(
-      "", "", "[deployment]\nmodel_config = \"" PLUMB_SOURCE_DIR "/tests/golden/tiny-random-a/config.json\"\n[facts]\nwindow = 32\n"));
+  const Deployment d = parsed(minimal("", "",
+                                      "[deployment]\nmodel_config = \"" PLUMB_SOURCE_DIR
+                                      "/tests/golden/tiny-random-a/config.json\"\n[facts]\nwindow = 32\n"));
   EXPECT_EQ(d.facts.at("window"), 32);
   EXPECT_EQ(d.facts.at("index_topk"), 16);
 }
