@@ -1,0 +1,167 @@
+#include "weights/export.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/sha256.h"
+#include "weights/model_hash.h"
+#include "weights/test_checkpoint.h"
+
+namespace plumb {
+namespace {
+
+const std::filesystem::path kSource = PLUMB_SOURCE_DIR;
+const std::filesystem::path kCheckpoint = kSource / "phantom/checkpoint";
+const std::filesystem::path kTiny = kSource / "tests/golden/tiny-random-a";
+constexpr ExportForm kForms[] = {ExportForm::release, ExportForm::release_fp8_fp4, ExportForm::nvfp4};
+
+ExportSummary exported(const Model& model, ExportForm form, const std::filesystem::path& from,
+                       const std::filesystem::path& to) {
+  const auto summary = export_checkpoint(model, form, from, to);
+  EXPECT_TRUE(summary) << summary.error().message;
+  return summary.value_or(ExportSummary{});
+}
+
+// The shipped checkpoint is bf16: the release's names and dialect lose nothing.
+TEST(Export, ReleaseNamesInBf16AreTheSameModel) {
+  const Folder folder;
+  const Model model = loaded(kCheckpoint);
+  const ExportSummary summary = exported(model, ExportForm::release, kCheckpoint, folder.path());
+  EXPECT_EQ(loaded(folder.path()).hash, model.hash);
+  for (const ExportPart& part : summary.parts) EXPECT_EQ(part.error, 0) << part.format;
+  EXPECT_EQ(read_text(folder.path() / "tokenizer.json"), read_text(kCheckpoint / "tokenizer.json"));
+  const Tensors tensors = tensors_of(folder.path() / "model.safetensors");
+  EXPECT_EQ(tensors.at("embed.weight").dtype, DType::bf16);
+  EXPECT_EQ(tensors.at("layers.2.attn.compressor.wkv.weight").dtype, DType::bf16);
+  for (const char* kept : {"layers.0.hc_attn_fn", "layers.2.attn.compressor.ape", "layers.1.attn.attn_sink",
+                           "hc_head_scale", "layers.3.ffn.gate.bias"})
+    EXPECT_EQ(tensors.at(kept).dtype, DType::f32) << kept;
+}
+
+struct StoredAs {
+  const char* name;
+  DType dtype;
+  std::vector<std::int64_t> shape;
+};
+
+// Shapes of the shipped checkpoint that blocks of 128 do not divide: head_dim 192, experts of width 64.
+TEST(Export, Fp8AndFp4StoreWhatTheReleaseStoresThatWay) {
+  const Folder folder;
+  const Model model = loaded(kCheckpoint);
+  exported(model, ExportForm::release_fp8_fp4, kCheckpoint, folder.path());
+  const Tensors tensors = tensors_of(folder.path() / "model.safetensors");
+  const StoredAs rows[] = {
+      {"layers.0.attn.wkv.weight", DType::f8_e4m3, {192, 256}},
+      {"layers.0.attn.wkv.scale", DType::f8_e8m0, {2, 2}},
+      {"layers.2.attn.wo_a.weight", DType::f8_e4m3, {256, 384}},
+      {"layers.2.attn.wo_a.scale", DType::f8_e8m0, {2, 3}},
+      {"layers.2.attn.indexer.wq_b.scale", DType::f8_e8m0, {4, 1}},
+      {"layers.6.ffn.shared_experts.w1.weight", DType::f8_e4m3, {64, 256}},
+      {"layers.6.ffn.shared_experts.w1.scale", DType::f8_e8m0, {1, 2}},
+      {"layers.6.ffn.shared_experts.w2.scale", DType::f8_e8m0, {2, 1}},
+      {"layers.0.ffn.experts.7.w1.weight", DType::i8, {64, 128}},
+      {"layers.0.ffn.experts.7.w1.scale", DType::f8_e8m0, {64, 8}},
+      {"layers.0.ffn.experts.7.w2.weight", DType::i8, {256, 32}},
+      {"layers.0.ffn.experts.7.w2.scale", DType::f8_e8m0, {256, 2}},
+      {"layers.2.attn.compressor.wkv.weight", DType::bf16, {384, 256}},
+      {"layers.2.attn.indexer.weights_proj.weight", DType::bf16, {4, 256}},
+      {"layers.2.ffn.gate.weight", DType::bf16, {8, 256}},
+      {"head.weight", DType::bf16, {1536, 256}},
+      {"layers.1.ffn.gate.tid2eid", DType::i64, {1536, 2}},
+  };
+  for (const StoredAs& row : rows) {
+    ASSERT_TRUE(tensors.contains(row.name)) << row.name;
+    EXPECT_EQ(tensors.at(row.name).dtype, row.dtype) << row.name;
+    EXPECT_EQ(tensors.at(row.name).shape, row.shape) << row.name;
+  }
+  EXPECT_FALSE(tensors.contains("layers.2.ffn.gate.scale"));
+}
+
+// What a block format can hold it holds: exporting an export changes no weight.
+TEST(Export, AnExportOfAnExportIsTheSameModel) {
+  const Folder folder;
+  const auto once = folder.path() / "once", twice = folder.path() / "twice";
+  exported(loaded(kCheckpoint), ExportForm::release_fp8_fp4, kCheckpoint, once);
+  const Model model = loaded(once);
+  const ExportSummary summary = exported(model, ExportForm::release_fp8_fp4, once, twice);
+  EXPECT_EQ(loaded(twice).hash, model.hash);
+  for (const ExportPart& part : summary.parts) EXPECT_EQ(part.error, 0) << part.format;
+}
+
+TEST(Export, Nvfp4HasItsScalarsItsManifestAndSharedScalesOfW1AndW3) {
+  const Folder folder;
+  exported(loaded(kCheckpoint), ExportForm::nvfp4, kCheckpoint, folder.path());
+  const auto file = SafetensorsFile::open(folder.path() / "model.safetensors");
+  ASSERT_TRUE(file);
+  const auto scalar = [&](const std::string& name) {
+    EXPECT_EQ(file->find(name)->shape, std::vector<std::int64_t>{}) << name;
+    return file->read_f32(name)->front();
+  };
+  const std::string expert = "layers.3.ffn.experts.2.";
+  EXPECT_EQ(file->find(expert + "w1.weight")->dtype, DType::u8);
+  EXPECT_EQ(file->find(expert + "w1.weight_scale")->shape, (std::vector<std::int64_t>{64, 16}));
+  EXPECT_EQ(file->find(expert + "w2.weight_scale")->shape, (std::vector<std::int64_t>{256, 4}));
+  EXPECT_EQ(scalar(expert + "w1.weight_scale_2"), scalar(expert + "w3.weight_scale_2"));
+  EXPECT_EQ(scalar(expert + "w1.input_scale"), scalar(expert + "w3.input_scale"));
+  // silu(2) * 2 * 2.5 bounds what w2 reads.
+  EXPECT_NEAR(scalar(expert + "w2.input_scale") * 2688, 2 / (1 + std::exp(-2.0)) * 2 * 2.5, 1e-5);
+  EXPECT_EQ(file->find("layers.3.ffn.shared_experts.w1.weight")->dtype, DType::f8_e4m3);
+  EXPECT_EQ(file->find(expert + "w1.scale"), nullptr);
+  const auto manifest = nlohmann::json::parse(read_text(folder.path() / "hf_quant_config.json"));
+  const auto& layers = manifest["quantization"]["quantized_layers"];
+  EXPECT_EQ(layers.size(), 7u * 8u * 3u);
+  EXPECT_EQ(layers[expert + "w2"]["quant_algo"], "NVFP4");
+}
+
+// Every quantised tensor has the bytes that numpy and ml_dtypes give it; tests/golden/exports/README.md says how.
+TEST(Export, QuantisedTensorsAreThoseOfAnIndependentImplementation) {
+  const auto digests = nlohmann::json::parse(read_text(kSource / "tests/golden/exports/digests.json"));
+  const Model model = loaded(kTiny);
+  for (const ExportForm form : kForms) {
+    const Folder folder;
+    exported(model, form, kTiny, folder.path());
+    const Tensors tensors = tensors_of(folder.path() / "model.safetensors");
+    const auto& want = digests[std::string(export_form_name(form))];
+    std::size_t seen = 0;
+    for (const auto& [name, tensor] : tensors) {
+      if (dtype_bytes(tensor.dtype) != 1 && !want.contains(name)) continue;
+      ++seen;
+      ASSERT_TRUE(want.contains(name)) << name;
+      const std::string digest =
+          sha256_hex({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()}).substr(0, 16);
+      EXPECT_EQ(digest, want[name]) << export_form_name(form) << " " << name;
+    }
+    EXPECT_EQ(seen, want.size()) << export_form_name(form);
+  }
+}
+
+TEST(Export, ARefusedExportLeavesNothing) {
+  const Folder folder;
+  Model model = loaded(kTiny);
+  const auto refused = [&](const std::filesystem::path& to, ExportForm form) {
+    const auto summary = export_checkpoint(model, form, kTiny, to);
+    EXPECT_FALSE(summary);
+    return summary ? std::string() : summary.error().message;
+  };
+  folder.write("note", "x");
+  EXPECT_EQ(refused(folder.path(), ExportForm::release),
+            folder.path().string() + ": holds files already; name a folder that is empty or not there yet");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "config.json"));
+  EXPECT_EQ(refused(folder.path() / "note", ExportForm::release), (folder.path() / "note").string() + ": not a folder");
+  model.config.layers[3].moe = MoeKind::scored;
+  model.config.layers[4].moe = MoeKind::hash;
+  const auto to = folder.path() / "new";
+  model.weights.layers[4].moe.token_experts = model.weights.layers[0].moe.token_experts;
+  EXPECT_EQ(refused(to, ExportForm::release),
+            "layer 4: hashed after a scored layer; the release's config can only hash the first layers");
+  model.config.layers[4].moe = MoeKind::scored;
+  model.weights.head.mutable_view().data()[3] = 3.4e38f;
+  EXPECT_EQ(refused(to, ExportForm::release).substr(0, 40), "weight 'head.weight': element 192 is 3.4");
+  EXPECT_FALSE(std::filesystem::exists(to));
+}
+
+}  // namespace
+}  // namespace plumb
