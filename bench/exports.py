@@ -2,15 +2,15 @@
 """Recall of a checkpoint's exports over HTTP, held against the checkpoint itself on the same prompts.
 
 Usage: bench/exports.py [--model phantom/checkpoint] [--build build/release] [--forms release,release-fp8-fp4,nvfp4]
-                        [--tasks single,...] [--lengths 256,1024,4096,8192] [--counts 128,64,24,16] [--seed 1] [--scored 2]
+                        [--tasks single,...] [--lengths 256,1024,4096,8192] [--counts 64,24,8,4] [--seed 1] [--scored 1]
                         [-o FILE.md]
 
 Writes each form with `plumb export` into a temporary folder, serves it on a free loopback port and asks it what phantom/ask.py
 asks: greedy answers, right when content and calls are equal to the letter. Per task and length: right answers of asked; answers
 lost (right by the checkpoint, wrong by the export) and won (the reverse), with the two-sided sign test's p. Besides D, half the
 mean of the squared change of a token's log-probability, over the whole texts of --scored conversations a cell, and over their
-answers alone. Every server is the same program with the same switches: what differs is the weights. Needs Python 3.11, no
-packages.
+answers alone. All servers run at once, and each cell is measured on one after the other; they are the same program with the
+same switches: what differs is the weights. Needs Python 3.11, no packages.
 """
 
 import argparse
@@ -93,19 +93,11 @@ def scores(connection, task, length, seeds):
     return out
 
 
-def measure(address, tasks, lengths, counts, seed, scored):
-    """(task, length) -> Cell."""
-    cells = {}
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=1800)) as connection:
-        model = ask.first_model(connection, "")
-        for task in tasks:
-            for length, count in zip(lengths, counts):
-                cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", range(seed, seed + count))
-                wrong = {(w["seed"], w["answer"]) for w in cell["wrong"]}
-                logprobs = scores(connection, task, length, range(seed, seed + min(scored, count)))
-                cells[task, length] = Cell(cell["right"], cell["asked"], wrong, logprobs)
-                print(f"  {task} {length}: {cell['right']}/{cell['asked']}, {cell['seconds']} s", file=sys.stderr, flush=True)
-    return cells
+def measure(connection, task, length, seeds, scored):
+    model = ask.first_model(connection, "")
+    cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", seeds)
+    wrong = {(w["seed"], w["answer"]) for w in cell["wrong"]}
+    return Cell(cell["right"], cell["asked"], wrong, scores(connection, task, length, seeds[:scored]))
 
 
 def sign_test(lost, won):
@@ -164,6 +156,11 @@ def sizes(exports):
     return lines
 
 
+def report(head, exports, results, forms, tasks, lengths):
+    return "\n".join(["# Recall of the checkpoint's exports", "", head, "", *sizes(exports), "",
+                      *totals(results, forms, tasks, lengths), "", *table(results, forms, tasks, lengths), ""])
+
+
 def main():
     parser = argparse.ArgumentParser(description="recall of a checkpoint's exports against the checkpoint")
     parser.add_argument("--model", default=str(ROOT / "phantom/checkpoint"))
@@ -171,9 +168,9 @@ def main():
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--lengths", default="256,1024,4096,8192")
-    parser.add_argument("--counts", default="128,64,24,16", help="conversations of a cell, one number a length")
+    parser.add_argument("--counts", default="64,24,8,4", help="conversations of a cell, one number a length")
     parser.add_argument("--seed", type=int, default=1, help="of the first conversation of each cell")
-    parser.add_argument("--scored", type=int, default=2, help="conversations of a cell whose tokens are scored for D")
+    parser.add_argument("--scored", type=int, default=1, help="conversations of a cell whose tokens are scored for D")
     parser.add_argument("-o", "--output", help="write the report to this file too")
     options = parser.parse_args()
     forms, tasks = options.forms.split(","), options.tasks.split(",")
@@ -181,27 +178,31 @@ def main():
     if len(lengths) != len(counts):
         parser.error("--lengths and --counts have to be as many")
     plumb = str(pathlib.Path(options.build) / "plumb")
-    results, exports = {}, {}
-    with tempfile.TemporaryDirectory(prefix="plumb-exports-") as temporary:
-        for form in [CHECKPOINT, *forms]:
-            folder = options.model
-            if form != CHECKPOINT:
-                folder = str(pathlib.Path(temporary) / form)
-                exports[form] = export(plumb, options.model, form, folder)
-            print(form, file=sys.stderr, flush=True)
-            with served(plumb, folder) as address:
-                results[form] = measure(address, tasks, lengths, counts, options.seed, options.scored)
     card = pathlib.Path(options.model) / "card.json"
     steps = json.loads(card.read_text())["about"]["steps"] if card.exists() else "?"
-    command = "bench/exports.py " + " ".join(f"--{name} {getattr(options, name)}" for name in ("lengths", "counts", "seed", "scored"))
-    text = "\n".join([
-        "# Recall of the checkpoint's exports", "",
-        f"{datetime.date.today()}, `{command}`, on the checkpoint of {steps} training steps; backend cpu, switches "
-        "as by default, greedy, one request at a time.", "",
-        *sizes(exports), "", *totals(results, forms, tasks, lengths), "", *table(results, forms, tasks, lengths), ""])
+    shown = ("lengths", "counts", "seed", "scored")
+    head = (f"{datetime.date.today()}, `bench/exports.py {' '.join(f'--{name} {getattr(options, name)}' for name in shown)}`, on "
+            f"the checkpoint of {steps} training steps; backend cpu, switches as by default, greedy, one request at a time.")
+    results, exports = collections.defaultdict(dict), {}
+    with contextlib.ExitStack() as stack:
+        temporary = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plumb-exports-")))
+        connections = {}
+        for form in [CHECKPOINT, *forms]:
+            folder = options.model if form == CHECKPOINT else str(temporary / form)
+            if form != CHECKPOINT:
+                exports[form] = export(plumb, options.model, form, folder)
+            address = stack.enter_context(served(plumb, folder))
+            connections[form] = stack.enter_context(contextlib.closing(http.client.HTTPConnection(address, timeout=1800)))
+        for at, (length, count) in enumerate(zip(lengths, counts)):
+            for task in tasks:
+                for form, connection in connections.items():
+                    seeds = range(options.seed, options.seed + count)
+                    results[form][task, length] = cell = measure(connection, task, length, seeds, options.scored)
+                    print(f"{task} {length} {form}: {cell.right}/{cell.asked}", file=sys.stderr, flush=True)
+            text = report(head, exports, results, forms, tasks, lengths[:at + 1])
+            if options.output:  # after each length, so that what was measured is not lost
+                pathlib.Path(options.output).write_text(text, encoding="utf-8")
     print(text)
-    if options.output:
-        pathlib.Path(options.output).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -41,42 +41,46 @@ TEST(Export, ReleaseNamesInBf16AreTheSameModel) {
     EXPECT_EQ(tensors.at(kept).dtype, DType::f32) << kept;
 }
 
-struct StoredAs {
-  const char* name;
-  DType dtype;
-  std::vector<std::int64_t> shape;
-};
-
-// Shapes of the shipped checkpoint that blocks of 128 do not divide: head_dim 192, experts of width 64.
+// The shipped checkpoint has extents that blocks of 128 do not divide: its heads, its experts, its output projection.
 TEST(Export, Fp8AndFp4StoreWhatTheReleaseStoresThatWay) {
   const Folder folder;
   const Model model = loaded(kCheckpoint);
   exported(model, ExportForm::release_fp8_fp4, kCheckpoint, folder.path());
   const Tensors tensors = tensors_of(folder.path() / "model.safetensors");
-  const StoredAs rows[] = {
-      {"layers.0.attn.wkv.weight", DType::f8_e4m3, {192, 256}},
-      {"layers.0.attn.wkv.scale", DType::f8_e8m0, {2, 2}},
-      {"layers.2.attn.wo_a.weight", DType::f8_e4m3, {256, 384}},
-      {"layers.2.attn.wo_a.scale", DType::f8_e8m0, {2, 3}},
-      {"layers.2.attn.indexer.wq_b.scale", DType::f8_e8m0, {4, 1}},
-      {"layers.6.ffn.shared_experts.w1.weight", DType::f8_e4m3, {64, 256}},
-      {"layers.6.ffn.shared_experts.w1.scale", DType::f8_e8m0, {1, 2}},
-      {"layers.6.ffn.shared_experts.w2.scale", DType::f8_e8m0, {2, 1}},
-      {"layers.0.ffn.experts.7.w1.weight", DType::i8, {64, 128}},
-      {"layers.0.ffn.experts.7.w1.scale", DType::f8_e8m0, {64, 8}},
-      {"layers.0.ffn.experts.7.w2.weight", DType::i8, {256, 32}},
-      {"layers.0.ffn.experts.7.w2.scale", DType::f8_e8m0, {256, 2}},
-      {"layers.2.attn.compressor.wkv.weight", DType::bf16, {384, 256}},
-      {"layers.2.attn.indexer.weights_proj.weight", DType::bf16, {4, 256}},
-      {"layers.2.ffn.gate.weight", DType::bf16, {8, 256}},
-      {"head.weight", DType::bf16, {1536, 256}},
-      {"layers.1.ffn.gate.tid2eid", DType::i64, {1536, 2}},
+  const auto expect = [&](const std::string& name, DType dtype, std::int64_t rows, std::int64_t columns) {
+    ASSERT_TRUE(tensors.contains(name)) << name;
+    EXPECT_EQ(tensors.at(name).dtype, dtype) << name;
+    EXPECT_EQ(tensors.at(name).shape, (std::vector<std::int64_t>{rows, columns})) << name;
   };
-  for (const StoredAs& row : rows) {
-    ASSERT_TRUE(tensors.contains(row.name)) << row.name;
-    EXPECT_EQ(tensors.at(row.name).dtype, row.dtype) << row.name;
-    EXPECT_EQ(tensors.at(row.name).shape, row.shape) << row.name;
-  }
+  const auto expect_fp8 = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    expect(name + ".weight", DType::f8_e4m3, rows, columns);
+    expect(name + ".scale", DType::f8_e8m0, (rows + 127) / 128, (columns + 127) / 128);
+  };
+  const auto expect_mxfp4 = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+    expect(name + ".weight", DType::i8, rows, columns / 2);
+    expect(name + ".scale", DType::f8_e8m0, rows, (columns + 31) / 32);
+  };
+  const ModelConfig& c = model.config;
+  const std::int64_t d = c.hidden_size, inner = c.moe_intermediate;
+  ASSERT_NE(c.head_dim % 128, 0);
+  ASSERT_NE(inner % 128, 0);
+  expect_fp8("layers.1.attn.wq_a", c.q_lora_rank, d);
+  expect_fp8("layers.1.attn.wq_b", c.heads * c.head_dim, c.q_lora_rank);
+  expect_fp8("layers.1.attn.wkv", c.head_dim, d);
+  expect_fp8("layers.2.attn.wo_a", c.o_groups * c.o_lora_rank, c.heads / c.o_groups * c.head_dim);
+  expect_fp8("layers.2.attn.wo_b", d, c.o_groups * c.o_lora_rank);
+  expect_fp8("layers.2.attn.indexer.wq_b", c.index_heads * c.index_head_dim, c.q_lora_rank);
+  expect_fp8("layers.6.ffn.shared_experts.w1", inner, d);
+  expect_fp8("layers.6.ffn.shared_experts.w2", d, inner);
+  expect_mxfp4("layers.0.ffn.experts.7.w1", inner, d);
+  expect_mxfp4("layers.0.ffn.experts.7.w3", inner, d);
+  expect_mxfp4("layers.0.ffn.experts.7.w2", d, inner);
+  expect("layers.2.attn.compressor.wkv.weight", DType::bf16, 2 * c.head_dim, d);
+  expect("layers.2.attn.indexer.compressor.wgate.weight", DType::bf16, 2 * c.index_head_dim, d);
+  expect("layers.2.attn.indexer.weights_proj.weight", DType::bf16, c.index_heads, d);
+  expect("layers.2.ffn.gate.weight", DType::bf16, c.experts, d);
+  expect("head.weight", DType::bf16, c.vocab_size, d);
+  expect("layers.1.ffn.gate.tid2eid", DType::i64, c.vocab_size, c.experts_per_token);
   EXPECT_FALSE(tensors.contains("layers.2.ffn.gate.scale"));
 }
 
@@ -93,7 +97,8 @@ TEST(Export, AnExportOfAnExportIsTheSameModel) {
 
 TEST(Export, Nvfp4HasItsScalarsItsManifestAndSharedScalesOfW1AndW3) {
   const Folder folder;
-  exported(loaded(kCheckpoint), ExportForm::nvfp4, kCheckpoint, folder.path());
+  const Model model = loaded(kCheckpoint);
+  exported(model, ExportForm::nvfp4, kCheckpoint, folder.path());
   const auto file = SafetensorsFile::open(folder.path() / "model.safetensors");
   ASSERT_TRUE(file);
   const auto scalar = [&](const std::string& name) {
@@ -102,17 +107,21 @@ TEST(Export, Nvfp4HasItsScalarsItsManifestAndSharedScalesOfW1AndW3) {
   };
   const std::string expert = "layers.3.ffn.experts.2.";
   EXPECT_EQ(file->find(expert + "w1.weight")->dtype, DType::u8);
-  EXPECT_EQ(file->find(expert + "w1.weight_scale")->shape, (std::vector<std::int64_t>{64, 16}));
-  EXPECT_EQ(file->find(expert + "w2.weight_scale")->shape, (std::vector<std::int64_t>{256, 4}));
+  EXPECT_EQ(file->find(expert + "w1.weight_scale")->shape,
+            (std::vector<std::int64_t>{model.config.moe_intermediate, model.config.hidden_size / 16}));
+  EXPECT_EQ(file->find(expert + "w2.weight_scale")->shape,
+            (std::vector<std::int64_t>{model.config.hidden_size, model.config.moe_intermediate / 16}));
   EXPECT_EQ(scalar(expert + "w1.weight_scale_2"), scalar(expert + "w3.weight_scale_2"));
   EXPECT_EQ(scalar(expert + "w1.input_scale"), scalar(expert + "w3.input_scale"));
-  // silu(2) * 2 * 2.5 bounds what w2 reads.
-  EXPECT_NEAR(scalar(expert + "w2.input_scale") * 2688, 2 / (1 + std::exp(-2.0)) * 2 * 2.5, 1e-5);
+  // No input of w2 is larger than silu(limit) * limit, times what the router may scale it by.
+  const double limit = model.config.swiglu_limit;
+  EXPECT_NEAR(scalar(expert + "w2.input_scale") * 2688 / (limit / (1 + std::exp(-limit)) * limit),
+              model.config.routed_scaling_factor, 1e-5);
   EXPECT_EQ(file->find("layers.3.ffn.shared_experts.w1.weight")->dtype, DType::f8_e4m3);
   EXPECT_EQ(file->find(expert + "w1.scale"), nullptr);
   const auto manifest = nlohmann::json::parse(read_text(folder.path() / "hf_quant_config.json"));
   const auto& layers = manifest["quantization"]["quantized_layers"];
-  EXPECT_EQ(layers.size(), 7u * 8u * 3u);
+  EXPECT_EQ(std::ssize(layers), std::ssize(model.config.layers) * model.config.experts * 3);
   EXPECT_EQ(layers[expert + "w2"]["quant_algo"], "NVFP4");
 }
 
