@@ -93,11 +93,13 @@ def scores(connection, task, length, seeds):
     return out
 
 
-def measure(connection, task, length, seeds, scored):
-    model = ask.first_model(connection, "")
-    cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", seeds)
-    wrong = {(w["seed"], w["answer"]) for w in cell["wrong"]}
-    return Cell(cell["right"], cell["asked"], wrong, scores(connection, task, length, seeds[:scored]))
+def measure(address, task, length, seeds, scored):
+    # A connection a cell: while the other forms have their turn, a server closes one that is idle.
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=1800)) as connection:
+        model = ask.first_model(connection, "")
+        cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", seeds)
+        wrong = {(w["seed"], w["answer"]) for w in cell["wrong"]}
+        return Cell(cell["right"], cell["asked"], wrong, scores(connection, task, length, seeds[:scored]))
 
 
 def sign_test(lost, won):
@@ -186,18 +188,17 @@ def main():
     results, exports = collections.defaultdict(dict), {}
     with contextlib.ExitStack() as stack:
         temporary = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plumb-exports-")))
-        connections = {}
+        addresses = {}
         for form in [CHECKPOINT, *forms]:
             folder = options.model if form == CHECKPOINT else str(temporary / form)
             if form != CHECKPOINT:
                 exports[form] = export(plumb, options.model, form, folder)
-            address = stack.enter_context(served(plumb, folder))
-            connections[form] = stack.enter_context(contextlib.closing(http.client.HTTPConnection(address, timeout=1800)))
+            addresses[form] = stack.enter_context(served(plumb, folder))
         for at, (length, count) in enumerate(zip(lengths, counts)):
             for task in tasks:
-                for form, connection in connections.items():
+                for form, address in addresses.items():
                     seeds = range(options.seed, options.seed + count)
-                    results[form][task, length] = cell = measure(connection, task, length, seeds, options.scored)
+                    results[form][task, length] = cell = measure(address, task, length, seeds, options.scored)
                     print(f"{task} {length} {form}: {cell.right}/{cell.asked}", file=sys.stderr, flush=True)
             text = report(head, exports, results, forms, tasks, lengths[:at + 1])
             if options.output:  # after each length, so that what was measured is not lost

@@ -26,7 +26,7 @@ struct ExportPart {
 
 struct ExportSummary {
   std::vector<ExportPart> parts;  // those that occur
-  std::int64_t bytes = 0;         // of the weights' file
+  std::int64_t bytes = 0;         // of all tensors
 };
 
 /// Writes `model` as a checkpoint folder in the release's names and dialect, its weights as `form` says:

@@ -124,9 +124,10 @@ class Exporter {
     double square = 0, square_error = 0;
   };
 
-  /// w1 and w3 of an expert: the larger amax of the two, under the name they share.
+  /// Weights that share a second scale have one name here: w3 of an expert goes by w1.
   static std::string scale_group(const std::string& name) {
-    return name.ends_with(".w3.weight") ? name.substr(0, name.size() - 9) + "w1.weight" : name;
+    constexpr std::string_view kGate = "w1.weight", kUp = "w3.weight";
+    return name.ends_with(kUp) ? name.substr(0, name.size() - kUp.size()).append(kGate) : name;
   }
 
   void measure_experts(const std::vector<Slot>& slots) {

@@ -28,9 +28,9 @@ struct StoredWeight {
   float global = 1.0f;                         // nvfp4: weight_scale_2
 };
 
-/// Finds the tensors of a slot, holds their dtypes and shapes against what the config asks for and marks them as used;
-/// small scales are checked too. Errors: a weight or its scales are missing, there under two names, or of another dtype
-/// or shape; a scalar scale that is not positive and finite.
+/// Finds the tensors of a slot, holds their dtypes and shapes against what the config asks for and marks them as used.
+/// Errors: a weight or its scales are missing, there under two names, or of another dtype or shape; a scalar scale that
+/// is not positive and finite.
 Result<StoredWeight> locate_weight(const Slot& slot, Naming naming, const ModelConfig& config, TensorStore& store);
 
 /// Values of a located weight in the order of the file, [out, in], as f32: plain ones widened exactly, quantised ones
