@@ -15,6 +15,7 @@ same switches: what differs is the weights. Needs Python 3.11, no packages.
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import datetime
 import http.client
@@ -34,6 +35,7 @@ import ask  # noqa: E402
 TASKS = ["single", "multi", "dense", "turns", "update", "verbatim", "long_code"]
 FORMS = ["release", "release-fp8-fp4", "nvfp4"]
 CHECKPOINT = "checkpoint"
+AT_ONCE = 8  # conversations; their answers are computed in one batch, which changes no bit of them
 START_TIMEOUT_S = 120
 
 Cell = collections.namedtuple("Cell", "right asked wrong logprobs")  # wrong: {(seed, answer)}; logprobs: [(is_answer, logprob)]
@@ -94,12 +96,18 @@ def scores(connection, task, length, seeds):
 
 
 def measure(address, task, length, seeds, scored):
-    # A connection a cell: while the other forms have their turn, a server closes one that is idle.
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=1800)) as connection:
-        model = ask.first_model(connection, "")
-        cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", seeds)
-        wrong = {(w["seed"], w["answer"]) for w in cell["wrong"]}
-        return Cell(cell["right"], cell["asked"], wrong, scores(connection, task, length, seeds[:scored]))
+    def asked(seed):
+        # A connection of its own: a server closes one that is idle, as all are while the other forms have their turn.
+        with contextlib.closing(http.client.HTTPConnection(address, timeout=1800)) as connection:
+            model = ask.first_model(connection, "")
+            cell = ask.measure(connection, "/v1/chat/completions", model, task, length, "train", [seed])
+            return cell, scores(connection, task, length, [seed] if seed in seeds[:scored] else [])
+
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        done = list(pool.map(asked, seeds))
+    return Cell(sum(cell["right"] for cell, _ in done), sum(cell["asked"] for cell, _ in done),
+                {(wrong["seed"], wrong["answer"]) for cell, _ in done for wrong in cell["wrong"]},
+                [score for _, scored_tokens in done for score in scored_tokens])
 
 
 def sign_test(lost, won):
@@ -184,7 +192,7 @@ def main():
     steps = json.loads(card.read_text())["about"]["steps"] if card.exists() else "?"
     shown = ("lengths", "counts", "seed", "scored")
     head = (f"{datetime.date.today()}, `bench/exports.py {' '.join(f'--{name} {getattr(options, name)}' for name in shown)}`, on "
-            f"the checkpoint of {steps} training steps; backend cpu, switches as by default, greedy, one request at a time.")
+            f"the checkpoint of {steps} training steps; backend cpu, switches as by default, greedy, {AT_ONCE} conversations at a time.")
     results, exports = collections.defaultdict(dict), {}
     with contextlib.ExitStack() as stack:
         temporary = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plumb-exports-")))

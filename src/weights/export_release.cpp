@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <new>
 
@@ -99,15 +98,16 @@ class Exporter {
   const std::vector<std::string>& nvfp4_layers() const { return nvfp4_layers_; }
 
   Result<ExportSummary> write(const std::filesystem::path& path) {
-    // Wide dtypes first: every tensor is aligned then, which some readers want.
-    std::ranges::stable_sort(tensors_, std::greater(), [](const Written& t) { return dtype_bytes(t.dtype); });
     SafetensorsWriter writer;
     writer.set_metadata("format", "pt");
     ExportSummary summary;
-    for (const Written& tensor : tensors_) {
-      writer.add_bytes(tensor.name, tensor.dtype, tensor.shape, tensor.bytes);
-      summary.bytes += std::ssize(tensor.bytes);
-    }
+    // Wide dtypes first: every tensor is aligned then, which some readers want.
+    for (const std::int64_t width : {8, 4, 2, 1})
+      for (const Written& tensor : tensors_) {
+        if (dtype_bytes(tensor.dtype) != width) continue;
+        writer.add_bytes(tensor.name, tensor.dtype, tensor.shape, tensor.bytes);
+        summary.bytes += std::ssize(tensor.bytes);
+      }
     if (const auto written = writer.write(path); !written) return tl::unexpected(written.error());
     for (const auto& [storage, sums] : sums_) {
       ExportPart part = sums.part;

@@ -131,7 +131,7 @@ class Locator {
 
   Result<const Entry*> fp4_scales(const char* suffix, DType dtype, std::int64_t block) {
     const std::string why = fmt::format("one scale for {} columns of a row", block);
-    const auto scales = needed({base_ + suffix}, why);
+    auto scales = needed({base_ + suffix}, why);
     if (!scales) return scales;
     if ((*scales)->tensor->dtype != dtype)
       return complaint(**scales, "expected dtype {}, found {}", dtype_name(dtype),

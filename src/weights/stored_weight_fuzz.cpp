@@ -7,11 +7,11 @@
 namespace plumb {
 namespace {
 
-/// Takes numbers off the front of the input; zeros when it is used up.
+/// Takes numbers off the front of the input, which begins anew when it is used up.
 class Bytes {
  public:
   Bytes(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  std::uint8_t next() { return at_ < size_ ? data_[at_++] : std::uint8_t{0}; }
+  std::uint8_t next() { return size_ == 0 ? std::uint8_t{0} : data_[at_++ % size_]; }
   std::int64_t below(std::int64_t bound) { return next() % bound; }
 
  private:
