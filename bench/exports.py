@@ -2,7 +2,7 @@
 """Recall of a checkpoint's exports over HTTP, held against the checkpoint itself on the same prompts.
 
 Usage: bench/exports.py [--model phantom/checkpoint] [--build build/release] [--forms release,release-fp8-fp4,nvfp4]
-                        [--tasks single,...] [--lengths 256,1024,4096,8192] [--counts 64,24,8,4] [--seed 1] [--scored 1]
+                        [--tasks single,...] [--lengths 256,1024,4096,8192] [--counts 48,16,8,4] [--seed 1] [--scored 1]
                         [-o FILE.md]
 
 Writes each form with `plumb export` into a temporary folder, serves it on a free loopback port and asks it what phantom/ask.py
@@ -27,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "phantom"))
@@ -167,7 +168,7 @@ def sizes(exports):
 
 
 def report(head, exports, results, forms, tasks, lengths):
-    return "\n".join(["# Recall of the checkpoint's exports", "", head, "", *sizes(exports), "",
+    return "\n".join(["# Recall of the checkpoint's exports", "", textwrap.fill(head, 128), "", *sizes(exports), "",
                       *totals(results, forms, tasks, lengths), "", *table(results, forms, tasks, lengths), ""])
 
 
@@ -178,7 +179,7 @@ def main():
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--lengths", default="256,1024,4096,8192")
-    parser.add_argument("--counts", default="64,24,8,4", help="conversations of a cell, one number a length")
+    parser.add_argument("--counts", default="48,16,8,4", help="conversations of a cell, one number a length")
     parser.add_argument("--seed", type=int, default=1, help="of the first conversation of each cell")
     parser.add_argument("--scored", type=int, default=1, help="conversations of a cell whose tokens are scored for D")
     parser.add_argument("-o", "--output", help="write the report to this file too")
