@@ -89,11 +89,11 @@ TEST(Checkpoint, Bf16IsWidenedExactly) {
 // One model, every way to store it: the hash is the same, so every weight is.
 TEST(Checkpoint, EveryNamingDialectStorageAndShardingLoadsToTheSameHash) {
   const Model model = loaded(kPhantom);
-  const std::string release_config = read_text(kSource / "src/model/testdata/phantom.release.json");
+  const std::string release_config = read_file(kSource / "src/model/testdata/phantom.release.json");
   const Folder folder;
   const auto file = folder.path() / "model.safetensors";
 
-  folder.write("config.json", read_text(kPhantom / "config.flat.json"));
+  folder.write("config.json", read_file(kPhantom / "config.flat.json"));
   ASSERT_TRUE(export_weights(model, Naming::transformers, file));
   EXPECT_EQ(loaded(folder.path()).hash, model.hash) << "transformers, f32, flat config";
 
@@ -184,7 +184,7 @@ TEST_P(CheckpointBad, IsRefusedWithItsReason) {
   const Folder folder;
   Tensors tensors = tensors_of(kTiny / "model.safetensors");
   GetParam().damage(tensors);
-  folder.write("config.json", read_text(kTiny / "config.json"));
+  folder.write("config.json", read_file(kTiny / "config.json"));
   const auto file = folder.path() / "model.safetensors";
   write_tensors(tensors, file);
   const auto model = load_model(folder.path());
@@ -255,7 +255,7 @@ TEST(Checkpoint, BadFoldersAndIndexesAreRefused) {
   const std::string index = at + "/model.safetensors.index.json";
   const auto message = [&] { return load_model(folder.path()).error().message; };
   EXPECT_EQ(message(), at + "/config.json: cannot be opened: No such file or directory");
-  folder.write("config.json", read_text(kTiny / "config.json"));
+  folder.write("config.json", read_file(kTiny / "config.json"));
   EXPECT_EQ(message(), at + ": holds neither model.safetensors nor model.safetensors.index.json");
   const auto link = folder.path() / "model.safetensors";
   std::filesystem::create_symlink("model.safetensors", link);
@@ -290,7 +290,7 @@ TEST(Checkpoint, BadFoldersAndIndexesAreRefused) {
 
 TEST(Checkpoint, AHugeConfigAsksForNoMemory) {
   const Folder folder;
-  std::string config = read_text(kTiny / "config.json");
+  std::string config = read_file(kTiny / "config.json");
   const std::string from = "\"vocab_size\": 256";
   config.replace(config.find(from), from.size(), "\"vocab_size\": 16777216");
   folder.write("config.json", config);

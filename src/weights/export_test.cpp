@@ -32,7 +32,7 @@ TEST(Export, ReleaseNamesInBf16AreTheSameModel) {
   const ExportSummary summary = exported(model, ExportForm::release, kCheckpoint, folder.path());
   EXPECT_EQ(loaded(folder.path()).hash, model.hash);
   for (const ExportPart& part : summary.parts) EXPECT_EQ(part.error, 0) << part.format;
-  EXPECT_EQ(read_text(folder.path() / "tokenizer.json"), read_text(kCheckpoint / "tokenizer.json"));
+  EXPECT_EQ(read_file(folder.path() / "tokenizer.json"), read_file(kCheckpoint / "tokenizer.json"));
   const Tensors tensors = tensors_of(folder.path() / "model.safetensors");
   EXPECT_EQ(tensors.at("embed.weight").dtype, DType::bf16);
   EXPECT_EQ(tensors.at("layers.2.attn.compressor.wkv.weight").dtype, DType::bf16);
@@ -119,7 +119,7 @@ TEST(Export, Nvfp4HasItsScalarsItsManifestAndSharedScalesOfW1AndW3) {
               model.config.routed_scaling_factor, 1e-5);
   EXPECT_EQ(file->find("layers.3.ffn.shared_experts.w1.weight")->dtype, DType::f8_e4m3);
   EXPECT_EQ(file->find(expert + "w1.scale"), nullptr);
-  const auto manifest = nlohmann::json::parse(read_text(folder.path() / "hf_quant_config.json"));
+  const auto manifest = nlohmann::json::parse(read_file(folder.path() / "hf_quant_config.json"));
   const auto& layers = manifest["quantization"]["quantized_layers"];
   EXPECT_EQ(std::ssize(layers), std::ssize(model.config.layers) * model.config.experts * 3);
   EXPECT_EQ(layers[expert + "w2"]["quant_algo"], "NVFP4");
@@ -127,7 +127,7 @@ TEST(Export, Nvfp4HasItsScalarsItsManifestAndSharedScalesOfW1AndW3) {
 
 // Every quantised tensor has the bytes that numpy and ml_dtypes give it; tests/golden/exports/README.md says how.
 TEST(Export, QuantisedTensorsAreThoseOfAnIndependentImplementation) {
-  const auto digests = nlohmann::json::parse(read_text(kSource / "tests/golden/exports/digests.json"));
+  const auto digests = nlohmann::json::parse(read_file(kSource / "tests/golden/exports/digests.json"));
   const Model model = loaded(kTiny);
   for (const ExportForm form : kForms) {
     const Folder folder;

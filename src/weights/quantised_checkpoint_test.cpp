@@ -178,7 +178,7 @@ TEST(Quantised, OtherSpellingsLoadToTheSameHash) {
 TEST(Quantised, Fp8ExpertsWithAnotherBlockAreDecoded) {
   const Folder folder;
   Tensors tensors = exported(ExportForm::release, folder);
-  std::string config = read_text(folder.path() / "config.json");
+  std::string config = read_file(folder.path() / "config.json");
   config.insert(config.rfind('}'), R"(,"quantization_config":{"quant_method":"fp8","weight_block_size":[20,48]})");
   folder.write("config.json", config);
   Tensor codes{DType::f8_e4m3, {32, 64}, std::vector<std::byte>(32 * 64)};
@@ -209,7 +209,7 @@ TEST(Quantised, StackedExpertsAreRefusedWithAWayOut) {
   Tensor& stacked = tensors["model.layers.4.mlp.experts.down_proj"];
   stacked.dtype = DType::f8_e4m3;
   stacked.bytes.resize(stacked.bytes.size() / 4);
-  folder.write("config.json", read_text(kTiny / "config.json"));
+  folder.write("config.json", read_file(kTiny / "config.json"));
   write_tensors(tensors, folder.path() / "model.safetensors");
   EXPECT_EQ(load_model(folder.path()).error().message,
             (folder.path() / "model.safetensors").string() +

@@ -40,7 +40,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-inline std::string read_text(const std::filesystem::path& path) {
+inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
