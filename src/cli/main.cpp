@@ -22,6 +22,7 @@ int main(int argc, char** argv) try {
   add_report_command(app, exit_code);
   add_serve_command(app, exit_code);
   add_golden_command(app, exit_code);
+  add_export_command(app, exit_code);
   add_generate_command(app, exit_code);
   add_tokenize_command(app, exit_code);
   add_switches_command(app, exit_code);

@@ -8,6 +8,7 @@
 
 #include "base/durable_file.h"
 #include "model/config_keys.h"
+#include "model/quantisation_config.h"
 #include "tensor/strict_json.h"
 
 namespace plumb {
@@ -104,6 +105,7 @@ class Reader {
     check_keys();
     read_scalars();
     read_profile();
+    read_quantisation();
     read_rope();
     read_layers();
     check_ranges();
@@ -186,9 +188,6 @@ class Reader {
     if (const auto type = text("model_type"); type == "deepseek_v41")
       fail("model_type \"deepseek_v41\" is another architecture than deepseek_v4 and is not supported");
     if (find("model_type") == nullptr) fail("model_type is missing");
-    for (const char* key : {"quantization_config", "expert_dtype"})
-      if (find(key) != nullptr)
-        fail("{}: quantised weights (FP8, FP4) are not supported yet; convert the checkpoint to bf16 or fp32", key);
     for (const auto& [key, value] : root_.items()) check_key(key, value);
   }
 
@@ -236,6 +235,15 @@ class Reader {
     if (profile == "official") fail("plumb.profile \"official\" is not built yet; use \"math\"");
     if (profile != "math" && profile != "official")
       fail("plumb.profile \"{}\" is neither \"math\" nor \"official\"", profile);
+  }
+
+  void read_quantisation() {
+    const json* quantisation = find("quantization_config");
+    if (quantisation == nullptr) return;
+    if (const auto block = read_quantisation_config(*quantisation, "quantization_config"))
+      config_.fp8_block = *block;
+    else
+      fail("{}", block.error().message);
   }
 
   /// YaRN of the rope dictionary at `path`; its rotary width and theta join what other keys state.

@@ -35,6 +35,13 @@ struct LayerConfig {
 /// Which quantisers the forward pass simulates: none (equals transformers in fp32), or the release's.
 enum class Profile { math, official };
 
+/// Rows and columns of a matrix [out, in] that share one scale.
+struct BlockShape {
+  std::int64_t rows = 128;
+  std::int64_t columns = 128;
+  bool operator==(const BlockShape&) const = default;
+};
+
 /// Everything in config.json that decides a number, in one form whatever the dialect. Units: elements, positions.
 struct ModelConfig {
   std::string name;  // served model id unless told otherwise: the config's `name`, else the folder's
@@ -64,6 +71,7 @@ struct ModelConfig {
   std::int64_t max_positions = 0;
   std::int32_t bos_token_id = 0;
   std::int32_t eos_token_id = 0;
+  BlockShape fp8_block;         // of weights that are stored as FP8
   RopeProfile window_rope;      // sliding layers
   RopeProfile compressed_rope;  // compressed layers: queries, keys, rows, index
   std::vector<LayerConfig> layers;

@@ -71,7 +71,6 @@ inline constexpr std::array kConfigKeys{
     ConfigKey{"bos_token_id", KeyUse::read, ""},
     ConfigKey{"eos_token_id", KeyUse::read, ""},
     ConfigKey{"quantization_config", KeyUse::read, ""},
-    ConfigKey{"expert_dtype", KeyUse::read, ""},
 
     ConfigKey{"model_type", KeyUse::fixed, R"("deepseek_v4")"},
     ConfigKey{"architectures", KeyUse::fixed, R"(["DeepseekV4ForCausalLM"])"},
@@ -91,6 +90,7 @@ inline constexpr std::array kConfigKeys{
 
     ConfigKey{"dtype", KeyUse::ignored, kStorage},
     ConfigKey{"torch_dtype", KeyUse::ignored, kStorage},
+    ConfigKey{"expert_dtype", KeyUse::ignored, kStorage},
     ConfigKey{"transformers_version", KeyUse::ignored, kProvenance},
     ConfigKey{"_name_or_path", KeyUse::ignored, kProvenance},
     ConfigKey{"_commit_hash", KeyUse::ignored, kProvenance},

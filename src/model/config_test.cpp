@@ -112,6 +112,16 @@ TEST(Config, AliasesAndAgreeingStatementsAreAccepted) {
   expect_small(parse_model_config(document.dump(), "c"));
 }
 
+TEST(Config, StorageOfWeightsIsRead) {
+  json document = json::parse(text_of(Dialect::release));
+  document.merge_patch(json::parse(R"({"expert_dtype": "fp4",
+      "quantization_config": {"quant_method": "fp8", "weight_block_size": [64, 128]}})"));
+  const auto config = parse_model_config(document.dump(), "c");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->fp8_block, (BlockShape{64, 128}));
+  EXPECT_EQ(config->hidden_size, 256);
+}
+
 TEST(Config, AnExplicitNullRopeScalingMeansNoYarn) {
   json document = json::parse(text_of(Dialect::release));
   document["rope_scaling"] = nullptr;
@@ -147,10 +157,9 @@ const BadConfig kBadConfigs[] = {
     {"OtherModel", kNested, R"({"model_type": "llama"})",
      "model_type is \"llama\", but only \"deepseek_v4\" is supported"},
     {"NoModelType", kNested, R"({"model_type": null})", "model_type is missing"},
-    {"Quantised", kRelease, R"({"quantization_config": {"quant_method": "fp8"}})",
-     "quantization_config: quantised weights (FP8, FP4) are not supported yet; convert the checkpoint to bf16 or fp32"},
-    {"Fp4Experts", kRelease, R"({"expert_dtype": "fp4"})",
-     "expert_dtype: quantised weights (FP8, FP4) are not supported yet; convert the checkpoint to bf16 or fp32"},
+    {"OtherQuantisation", kRelease, R"({"quantization_config": {"quant_method": "awq"}})",
+     "quantization_config.quant_method is \"awq\", but only \"fp8\" is supported"},
+    {"QuantisationOfNoKind", kRelease, R"({"quantization_config": "fp8"})", "quantization_config is not an object"},
     {"HiddenAct", kRelease, R"({"hidden_act": "gelu"})", "hidden_act is \"gelu\", but only \"silu\" is supported"},
     {"AttentionBias", kNested, R"({"attention_bias": true})", "attention_bias is true, but only false is supported"},
     {"KeyValueHeads", kRelease, R"({"num_key_value_heads": 3})", "num_key_value_heads is 3, but only 1 is supported"},

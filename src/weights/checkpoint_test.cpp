@@ -13,6 +13,7 @@
 #include "weights/export.h"
 #include "weights/model.h"
 #include "weights/model_hash.h"
+#include "weights/test_checkpoint.h"
 
 namespace plumb {
 namespace {
@@ -20,68 +21,6 @@ namespace {
 const std::filesystem::path kSource = PLUMB_SOURCE_DIR;
 const std::filesystem::path kPhantom = kSource / "phantom/checkpoint";
 const std::filesystem::path kTiny = kSource / "tests/golden/tiny-random-a";
-
-/// A folder of its own that is gone after the test.
-class Folder {
- public:
-  Folder() : path_(std::filesystem::path(testing::TempDir()) / ("plumb_checkpoint_" + test_name())) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(path_ / name) << text; }
-
- private:
-  static std::string test_name() {
-    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    for (char& c : name)
-      if (c == '/') c = '_';
-    return name;
-  }
-  std::filesystem::path path_;
-};
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-Model loaded(const std::filesystem::path& folder) {
-  auto model = load_model(folder);
-  EXPECT_TRUE(model) << model.error().message;
-  return model ? std::move(*model) : Model{};
-}
-
-/// A tensor that a test may change before it is written.
-struct Tensor {
-  DType dtype;
-  std::vector<std::int64_t> shape;
-  std::vector<std::byte> bytes;
-
-  template <class T>
-  void set(std::size_t index, T value) {
-    std::memcpy(bytes.data() + index * sizeof(T), &value, sizeof(T));
-  }
-};
-using Tensors = std::map<std::string, Tensor>;
-
-Tensors tensors_of(const std::filesystem::path& path) {
-  const auto file = SafetensorsFile::open(path);
-  EXPECT_TRUE(file) << file.error().message;
-  Tensors tensors;
-  for (const StoredTensor& t : file->tensors()) tensors[t.name] = {t.dtype, t.shape, {t.bytes.begin(), t.bytes.end()}};
-  return tensors;
-}
-
-void write_tensors(const Tensors& tensors, const std::filesystem::path& path) {
-  SafetensorsWriter writer;
-  for (const auto& [name, t] : tensors) writer.add_bytes(name, t.dtype, t.shape, t.bytes);
-  const auto written = writer.write(path);
-  ASSERT_TRUE(written) << written.error().message;
-}
 
 TEST(Checkpoint, ProjectionsAreTransposedAndExpertsUnstacked) {
   const Model model = loaded(kTiny);
@@ -304,8 +243,8 @@ const BadCheckpoint kBadCheckpoints[] = {
        t[kQA].dtype = DType::f8_e4m3;
        t[kQA].bytes.resize(t[kQA].bytes.size() / 4);
      },
-     ": tensor 'model.layers.0.self_attn.q_a_proj.weight': expected dtype F32 or BF16, found F8_E4M3 (quantised "
-     "weights are not supported yet)"},
+     ": tensor 'model.layers.0.self_attn.q_a_proj.weight': its scales are missing: there is no tensor "
+     "'model.layers.0.self_attn.q_a_proj.scale'; FP8 has one scale a block of 128 x 128"},
     {"FloatIds", [](Tensors& t) { t[kIds].dtype = DType::f64; },
      ": tensor 'model.layers.1.mlp.gate.tid2eid': expected dtype I64 or I32, found F64"},
     {"NaN", [](Tensors& t) { t[kQA].set(70, std::nanf("")); },

@@ -92,7 +92,7 @@ struct LayerWeights {
   MoeWeights moe;
 };
 
-/// All weights, widened exactly to f32.
+/// All weights as f32: plain ones widened exactly, quantised ones decoded.
 struct ModelWeights {
   Array<float, 2> embedding;  // [vocab, d]
   std::vector<LayerWeights> layers;
@@ -112,8 +112,9 @@ struct Model {
   std::int64_t skipped_mtp_tensors = 0;  // `mtp.*` of the checkpoint: the MTP block is not built
 };
 
-/// Loads `folder`: config.json, and model.safetensors or model.safetensors.index.json with its shards, fp32 or bf16, in
-/// transformers' or the release's tensor names. Every tensor must be used and every weight present with its shape.
+/// Loads `folder`: config.json, and model.safetensors or model.safetensors.index.json with its shards, in transformers'
+/// or the release's tensor names; fp32 or bf16, and matrices also FP8 in blocks, MXFP4 or NVFP4 (stored_weight.h),
+/// which become the f32 values they stand for. Every tensor must be used and every weight present with its shape.
 /// Errors name the file, the tensor, what was expected and what was found.
 Result<Model> load_model(const std::filesystem::path& folder);
 

@@ -95,9 +95,13 @@ Result<TensorStore> TensorStore::open(const std::filesystem::path& folder) {
     return error("{}: holds neither model.safetensors nor model.safetensors.index.json", folder.string());
   auto file = SafetensorsFile::open(single);
   if (!file) return tl::unexpected(file.error());
+  return of(std::move(*file));
+}
+
+TensorStore TensorStore::of(SafetensorsFile file) {
   TensorStore store;
-  store.file_name_ = single.string();
-  store.add(std::move(*file));
+  store.file_name_ = file.file_name();
+  store.add(std::move(file));
   return store;
 }
 

@@ -22,6 +22,8 @@ class TensorStore {
   };
 
   static Result<TensorStore> open(const std::filesystem::path& folder);
+  /// The tensors of one file that is open already.
+  static TensorStore of(SafetensorsFile file);
 
   /// Null when there is none of that name.
   Entry* find(const std::string& name);
