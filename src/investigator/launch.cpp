@@ -283,8 +283,9 @@ tl::expected<void, LaunchFailure> LaunchStart::start_supervisor() {
 }
 
 void LaunchStart::add_generation(Gate& gate, std::size_t endpoint) {
-  gate.questions.push_back([url = launch_->urls_[endpoint], spec = launch_->endpoints_[endpoint]](double timeout_s) {
-    return ask_generation(url, spec, timeout_s);
+  gate.questions.push_back([url = launch_->urls_[endpoint], spec = launch_->endpoints_[endpoint],
+                            temperature = deployment_.request.temperature](double timeout_s) {
+    return ask_generation(url, spec, temperature, timeout_s);
   });
 }
 

@@ -70,7 +70,7 @@ Answer ask_health(const std::string& url, const std::string& path, double timeou
   return {reply && reply->status == 200, shown("GET " + path, reply), refuses(reply)};
 }
 
-Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, double timeout_s) {
+Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, double temperature, double timeout_s) {
   HttpClient client(url, timeout_s, kMaxReplyBytes);
   std::string model = endpoint.model;
   if (model.empty()) {
@@ -79,7 +79,7 @@ Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, doub
     model = *first;
   }
   const bool chat = endpoint.api == "chat";
-  nlohmann::json request{{"model", model}, {"max_tokens", 1}, {"temperature", 0}};
+  nlohmann::json request{{"model", model}, {"max_tokens", 1}, {"temperature", temperature}};
   if (chat)
     request["messages"] = nlohmann::json::array({nlohmann::json{{"role", "user"}, {"content", kPrompt}}});
   else

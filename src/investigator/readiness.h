@@ -17,7 +17,7 @@ struct Answer {
 Answer ask_health(const std::string& url, const std::string& path, double timeout_s);
 
 /// One real generation: a fixed prompt of one word through the endpoint's api answers 200 with a choice in it. The text
-/// of the choice may be empty: a model may end at once.
-Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, double timeout_s);
+/// of the choice may be empty: a model may end at once. At the temperature of all requests, for some servers refuse 0.
+Answer ask_generation(const std::string& url, const EndpointSpec& endpoint, double temperature, double timeout_s);
 
 }  // namespace plumb::investigator

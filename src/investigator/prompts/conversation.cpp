@@ -21,21 +21,6 @@ constexpr int kAttempts = 1000;         // for a key or value that is still free
 constexpr int kLongestExactSentence = 9;
 constexpr std::size_t kLongestKey = 12;
 
-// " the old king ..." -> "The old king ..."
-std::string as_sentence(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  std::string out(text);
-  if (!out.empty() && out.front() >= 'a' && out.front() <= 'z')
-    out.front() = static_cast<char>(out.front() - 'a' + 'A');
-  return out;
-}
-
-std::string as_prose(const std::vector<std::string>& sentences) {
-  std::string out;
-  for (const std::string& s : sentences) out += (out.empty() ? "" : " ") + as_sentence(s);
-  return out;
-}
-
 }  // namespace
 
 bool is_question(Turn::Form form) {
@@ -56,48 +41,25 @@ std::vector<Message> plain_messages(const Conversation& conversation) {
   using Form = Turn::Form;
   std::vector<Message> messages;
   for (std::size_t i = 0; i < conversation.turns.size(); ++i) {
-    const Turn& turn = conversation.turns[i];
-    if (turn.form == Form::filler) {
-      messages.push_back({"user", as_prose(turn.before)});
-      messages.push_back({"assistant", as_sentence(turn.reply)});
-      continue;
+    Turn turn = conversation.turns[i];
+    Fact fact;
+    if (turn.form != Form::filler) {
+      fact = conversation.facts.at(static_cast<std::size_t>(turn.fact));
+      fact.value = written_value(fact, Wording::plain);
     }
-    const Fact& f = conversation.facts.at(static_cast<std::size_t>(turn.fact));
-    const std::string value = written_value(f, Wording::plain);
-    const std::string statement = fmt::format("The {} of \"{}\" is {}.", f.attribute, f.key, value);
-    std::string said = statement;
-    std::string reply = as_sentence(turn.reply);
-    switch (turn.form) {
-      case Form::remember:
-        said = "Please remember this. " + statement;
-        break;
-      case Form::has:
-        said = fmt::format("\"{}\" has the {} {}.", f.key, f.attribute, value);
-        break;
-      case Form::gave:
-        said = fmt::format("We gave \"{}\" the {} {} today.", f.key, f.attribute, value);
-        break;
-      case Form::lookup:
-        said = "The lookup tool returned: " + statement;
-        break;
-      case Form::aside:
-        said = as_prose(turn.before) + " " + statement + " " + as_prose(turn.after);
-        break;
-      case Form::what_is:
-      case Form::use_tool:
-        said = fmt::format("What is the {} of \"{}\"? Reply with the {} and nothing else.", f.attribute, f.key,
-                           f.attribute);
-        reply = value;
-        break;
-      case Form::tell:
-      case Form::need:
-        said = fmt::format("Tell me the {} of \"{}\". Reply with the {} and nothing else.", f.attribute, f.key,
-                           f.attribute);
-        reply = value;
-        break;
-      case Form::is:
-      case Form::filler:
-        break;
+    turn.key_mark = turn.value_mark = 0;
+    std::string reply = turn.reply;
+    std::string said;
+    if (turn.form == Form::lookup) {
+      turn.form = Form::is;
+      said = "so the tool found it: " + v4_said(turn, fact);
+    } else if (is_question(turn.form)) {
+      if (turn.form == Form::use_tool) turn.form = Form::what_is;
+      // A model that talks much would meet its length limit; the sentence is of words that the phantom has.
+      said = fmt::format("{} please say the {} alone.", v4_said(turn, fact), fact.attribute);
+      reply = fact.value;
+    } else {
+      said = v4_said(turn, fact);
     }
     messages.push_back({"user", said});
     if (!(is_question(turn.form) && i + 1 == conversation.turns.size())) messages.push_back({"assistant", reply});

@@ -52,7 +52,7 @@ struct Conversation {
 /// How a conversation is written down.
 enum class Wording {
   v4,    // DeepSeek-V4's encoding as a text for /v1/completions, in the wordings that the shipped phantom knows
-  plain  // plain English messages for /v1/chat/completions; values end in a check digit
+  plain  // the same sentences as messages for /v1/chat/completions, tools left out; values end in a check digit
 };
 std::string_view wording_name(Wording wording);
 

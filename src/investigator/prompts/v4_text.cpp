@@ -57,8 +57,10 @@ std::string marked(std::string_view text, int mark) {
 bool closes(char c) { return c == '"' || c == ']' || c == ')' || c == '*'; }
 bool punctuates(char c) { return c == '.' || c == ',' || c == '?' || c == ':'; }
 
-// What a statement says; empty for a tool call, whose result says it.
-std::string said(const Turn& turn, const Fact& f, const std::string& key, const std::string& value) {
+}  // namespace
+
+std::string v4_said(const Turn& turn, const Fact& f) {
+  const std::string key = marked(f.key, turn.key_mark), value = marked(f.value, turn.value_mark);
   using Form = Turn::Form;
   switch (turn.form) {
     case Form::remember:
@@ -89,13 +91,11 @@ std::string said(const Turn& turn, const Fact& f, const std::string& key, const 
   return {};
 }
 
-}  // namespace
-
 std::string v4_turn(const Turn& turn, const std::vector<Fact>& facts, bool open) {
   using Form = Turn::Form;
   const Fact f = turn.form == Form::filler ? Fact() : facts.at(static_cast<std::size_t>(turn.fact));
   const std::string key = marked(f.key, turn.key_mark), value = marked(f.value, turn.value_mark);
-  const std::string asked = fmt::format("{}{}{}", kUser, said(turn, f, key, value), kAssistant);
+  const std::string asked = fmt::format("{}{}{}", kUser, v4_said(turn, f), kAssistant);
   const auto ended = [&](std::string_view text) { return fmt::format("{}{}{}", asked, text, kEos); };
   if (turn.form == Form::lookup)
     return ended(fmt::format("{}{}{}", kGet, f.key, kCallEnd)) + fmt::format("{}{}{} of {}: {}{}{}{}{}", kUser, kResult,

@@ -16,6 +16,10 @@ struct KeyMark {
 };
 inline constexpr std::array<KeyMark, 4> kMarks{KeyMark{"\"", "\""}, {"[", "]"}, {"(", ")"}, {"*", "*"}};
 
+/// What the user says in a turn about fact `f`, in small letters: a statement, a question, filler, or the wish that
+/// makes the assistant call a tool.
+std::string v4_said(const Turn& turn, const Fact& f);
+
 /// One turn in V4's encoding, tool calls as DSML. `open`: a question without its answer (the end of a prompt).
 std::string v4_turn(const Turn& turn, const std::vector<Fact>& facts, bool open);
 /// The begin of sentence and all turns, the last one open when it is a question.
