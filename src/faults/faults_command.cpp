@@ -9,10 +9,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "faults/check/check.h"
 #include "faults/check/docs.h"
+#include "faults/check/task_questions.h"
 #include "faults/plants.h"
 #include "faults/recorded.h"
+#include "faults/sensitivity/card.h"
 #include "server/command_line.h"
 
 namespace plumb::faults {
@@ -21,13 +24,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kDiffers = 1, kError = 3;
+constexpr int kDiffers = 1, kIncomplete = 2, kError = 3;
+constexpr std::int64_t kMostTokens = 1 << 20;
+constexpr double kMostMinutes = 7 * 24 * 60;
 constexpr int kMostProcesses = 256;
 
 struct Options {
   bool json = false, check = false;
-  std::string docs, record;
+  std::string docs, record, sensitivity;
   CheckOptions checked;
+  CardOptions card;
 };
 
 int fail(const std::string& message) {
@@ -36,14 +42,24 @@ int fail(const std::string& message) {
 }
 
 // Two folders above build/release/plumb-faulty, unless PLUMB_HOME names another repository.
-Result<std::string> shipped_phantom() {
+Result<fs::path> repository() {
   const char* named = std::getenv("PLUMB_HOME");
   std::error_code failed;
   const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
   const fs::path home = named != nullptr ? fs::path(named) : executable.parent_path().parent_path().parent_path();
-  if (!fs::exists(home / "phantom" / "config.json"))
-    return error("{}: has no phantom/; name a model or set PLUMB_HOME to the folder of the repository", home.string());
-  return (home / "phantom").string();
+  if (!fs::exists(home / "phantom" / "checkpoint" / "config.json"))
+    return error("{}: has no phantom/checkpoint; set PLUMB_HOME to the folder of the repository", home.string());
+  return home;
+}
+
+// The shipped phantom and its questions where none are named.
+Result<void> find_subject(std::string& model, fs::path& questions) {
+  if (!model.empty() && !questions.empty()) return {};
+  const auto home = repository();
+  if (!home) return tl::unexpected(home.error());
+  if (model.empty()) model = *home / "phantom" / "checkpoint";
+  if (questions.empty()) questions = task_questions_file(*home);
+  return {};
 }
 
 std::string_view side_name(PlantSide side) {
@@ -86,11 +102,8 @@ int write(const std::string& path, const std::string& text) {
 }
 
 int check(Options& options) {
-  if (options.checked.model.empty()) {
-    auto found = shipped_phantom();
-    if (!found) return fail(found.error().message);
-    options.checked.model = *found;
-  }
+  if (auto found = find_subject(options.checked.model, options.checked.questions); !found)
+    return fail(found.error().message);
   const auto checked = check_plants(options.checked);
   if (!checked) return fail(checked.error().message);
   Json table = Json::array();
@@ -132,7 +145,36 @@ int check(Options& options) {
   return differing > 0 ? kDiffers : 0;
 }
 
+// Writes the card and its JSON, and keeps the journal until every cell is done.
+int sensitivity(Options& options) {
+  CardOptions& card = options.card;
+  card.model = options.checked.model;
+  card.questions = options.checked.questions;
+  card.kinds = options.checked.kinds;
+  card.processes = options.checked.processes;
+  if (auto found = find_subject(card.model, card.questions); !found) return fail(found.error().message);
+  const fs::path markdown = options.sensitivity;
+  if (card.journal.empty()) card.journal = fs::path(markdown).replace_extension(".journal");
+  const fs::path json = fs::path(markdown).replace_extension(".json");
+  if (json == markdown || card.journal == markdown)
+    return fail(fmt::format("{}: name a Markdown file; {} is written beside it", markdown.string(), json.string()));
+  const auto measured = measure_card(card);
+  if (!measured) return fail(measured.error().message);
+  if (auto written = write_file_durably(markdown, card_markdown(*measured)); !written)
+    return fail(written.error().message);
+  if (auto written = write_file_durably(json, card_json(*measured)); !written) return fail(written.error().message);
+  if (options.json) fmt::print("{}", card_json(*measured));
+  if (measured->complete) return 0;
+  std::fprintf(stderr, "plumb-faulty: faults: not complete; the same command goes on from %s\n", card.journal.c_str());
+  return kIncomplete;
+}
+
 int run(Options& options) {
+  const CheckOptions& given = options.checked;
+  const bool measures = options.check || !options.sensitivity.empty();
+  if (!measures && (!given.kinds.empty() || !given.model.empty() || !given.questions.empty()))
+    return fail("--kind, --model and --questions say what to measure: add --check or --sensitivity FILE");
+  if (!options.sensitivity.empty()) return sensitivity(options);
   if (!options.docs.empty()) return write(options.docs, faults_document());
   return options.check ? check(options) : list_plants(options);
 }
@@ -145,17 +187,39 @@ void add_faults_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "print one JSON document");
   CLI::Option* check_flag = command->add_flag(
       "--check", options->check, "measure each plant and compare with what is recorded; exit 1 if one differs");
-  command->add_option("--kind", options->checked.kinds, "measure only plants of this kind")->needs(check_flag);
+  CLI::Option* card = command
+                          ->add_option("--sensitivity", options->sensitivity,
+                                       "write FILE (Markdown) and its .json: how large each plant's effect is at each "
+                                       "length, and how many trials show it. Goes on where it was stopped; exit 2 when "
+                                       "not all is measured")
+                          ->type_name("FILE")
+                          ->excludes(check_flag);
+  command->add_option("--kind", options->checked.kinds, "with --check or --sensitivity: only plants of this kind");
   command->add_option("--form", options->checked.form, "measure only plants of this form")->needs(check_flag);
-  command->add_option("--model", options->checked.model, "folder of the phantom; default: the shipped one")
-      ->needs(check_flag);
+  command->add_option("--model", options->checked.model, "folder of the phantom; default: the shipped one");
+  command->add_option("--questions", options->checked.questions,
+                      "questions of its tasks, as phantom/write_questions.py writes them; default: the shipped ones");
   server::takes_whole(command->add_option("--processes", options->checked.processes, "how many to measure at a time")
-                          ->capture_default_str()
-                          ->needs(check_flag),
+                          ->capture_default_str(),
                       1, kMostProcesses);
+  command->add_option("--lengths", options->card.lengths, "tokens of the conversations")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{1}, kMostTokens))
+      ->capture_default_str()
+      ->needs(card);
+  command->add_option("--minutes", options->card.minutes, "begin nothing after so many; 0: no limit")
+      ->check(CLI::Range(0.0, kMostMinutes))
+      ->capture_default_str()
+      ->needs(card);
+  command
+      ->add_option("--journal", options->card.journal,
+                   "what was measured already, and is added to; default: FILE with .journal")
+      ->needs(card);
   command->add_option("--record", options->record, "write what was measured as src/faults/recorded.inc")
       ->needs(check_flag);
-  command->add_option("--docs", options->docs, "write docs/faults.md from what is recorded")->excludes(check_flag);
+  command->add_option("--docs", options->docs, "write docs/faults.md from what is recorded")
+      ->excludes(check_flag)
+      ->excludes(card);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

@@ -11,7 +11,6 @@
 #include "base/rng.h"
 #include "engine/test_model.h"
 #include "faults/check/asker.h"
-#include "faults/check/questions.h"
 #include "faults/dealer.h"
 #include "faults/recorded.h"
 #include "runtime/runtime.h"
@@ -28,7 +27,7 @@ constexpr int kDecoded = 5;
 
 std::shared_ptr<const Model> phantom() {
   static const auto kModel = [] {
-    auto model = load_model(std::string(PLUMB_SOURCE_DIR) + "/phantom");
+    auto model = load_model(std::string(PLUMB_SOURCE_DIR) + "/phantom/checkpoint");
     CHECK(model.has_value());
     return std::make_shared<const Model>(std::move(*model));
   }();
@@ -38,16 +37,27 @@ std::shared_ptr<const Model> phantom() {
 std::vector<std::int32_t> random_prompt(std::uint64_t seed, std::int64_t tokens) {
   Rng rng(seed);
   std::vector<std::int32_t> prompt;
-  for (std::int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<std::int32_t>(272 + rng.below(600)));
+  for (std::int64_t i = 0; i < tokens; ++i) prompt.push_back(static_cast<std::int32_t>(288 + rng.below(1000)));
   return prompt;
 }
 
 // A chat of more than 400 tokens with a tool's result in it.
 std::vector<std::int32_t> rendered(const Settings& settings) {
-  static const auto kEncoding = std::move(*load_encoding(std::string(PLUMB_SOURCE_DIR) + "/phantom"));
-  std::string text = "<assistant><call> lookup code</call><eos><tool><result> it is A1</result><assistant> done.<eos>";
-  for (int i = 0; i < 100; ++i) text += "<user> the amber falcon.<assistant> ok.<eos>";
-  const auto chat = kEncoding->lay_out(chat_of(text + "<user> what is it?<assistant>"));
+  static const auto kEncoding = std::move(*load_encoding(std::string(PLUMB_SOURCE_DIR) + "/phantom/checkpoint"));
+  Conversation talk;
+  talk.thinking = false;
+  ChatMessage call{.role = "assistant", .content = ""};
+  call.tool_calls = {{.id = "call_1", .name = "get", .arguments = R"({"key": "bako"})"}};
+  talk.messages = {{.role = "user", .content = "so get the code."},
+                   call,
+                   {.role = "tool", .content = "code = [A1]", .tool_call_id = "call_1"},
+                   {.role = "assistant", .content = "done."}};
+  for (int i = 0; i < 100; ++i) {
+    talk.messages.push_back({.role = "user", .content = "so the old king saw it."});
+    talk.messages.push_back({.role = "assistant", .content = "ok."});
+  }
+  talk.messages.push_back({.role = "user", .content = "so what is it?"});
+  const auto chat = kEncoding->lay_out(talk);
   CHECK(chat.has_value());
   server::RenderedChats known;
   return chosen_side<"chat.incremental_render">(settings, server::RenderStep{chat->get(), &known}).ids;

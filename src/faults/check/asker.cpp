@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include <xxhash.h>
+
 #include "base/check.h"
 
 namespace plumb::faults {
@@ -40,6 +42,16 @@ class Collector final : public TokenSink {
 };
 
 }  // namespace
+
+std::uint64_t digest_of(const Reply& reply) {
+  std::uint64_t digest = 0;
+  for (const TokenScore& token : reply.tokens) {
+    const std::pair<std::int32_t, float> said{token.id, token.logprob};
+    digest = XXH3_64bits_withSeed(&said, sizeof said, digest);
+    digest = XXH3_64bits_withSeed(token.top.data(), token.top.size() * sizeof token.top[0], digest);
+  }
+  return digest;
+}
 
 GenerateRequest Asker::request(std::span<const std::int32_t> prompt, std::int64_t max_tokens,
                                const Settings& settings) const {

@@ -23,6 +23,9 @@ struct Reply {
   }
 };
 
+/// Of the ids and all log-probabilities of its tokens.
+std::uint64_t digest_of(const Reply& reply);
+
 /// Asks a generator and waits.
 class Asker {
  public:

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "faults/check/children.h"
+#include "faults/check/planted.h"
 #include "faults/recorded.h"
 
 namespace plumb::faults {
@@ -19,39 +20,8 @@ constexpr int kFurtherLaunches = 2;
 constexpr double kSmallestD = 1e-9;  // below that a relative difference says nothing
 constexpr double kSameD = 0.1;
 
-// Probes run as deployed: the defaults, with the host on. Texts run with the host alone: the single flip.
-Variant variant_of(const Plant& plant) {
-  Variant variant{.probes = Settings::defaults(), .texts = Settings()};
-  if (plant.side == PlantSide::step) return variant;
-  if (plant.side == PlantSide::off) {
-    CHECK(variant.probes.set(plant.host, "off"));
-    return variant;
-  }
-  const std::string on = plant.layers == "all" ? "on" : fmt::format("on@{}", plant.layers);
-  CHECK(variant.probes.set(plant.host, on) && variant.texts.set(plant.host, on));
-  return variant;
-}
-
-// What has one honest side: a host on the same layers.
-std::string ground_name(const Plant& plant) {
-  if (plant.side == PlantSide::step) return "step";
-  return fmt::format("{} {} {} layers", plant.host, plant.side == PlantSide::on ? "on" : "off", plant.layers);
-}
-
 std::string sightings_text(const Subject& subject, const Variant& variant) {
   return to_json(measure(subject, variant)).dump();
-}
-
-Variant planted(const Plant& plant, std::uint64_t launch) {
-  Variant variant = variant_of(plant);
-  variant.plant = [&plant, launch] {
-    apply(plant, {.severity = plant.severity,
-                  .layers = std::string(plant.layers),
-                  .seed = kDoseSeed,
-                  .launch = launch,
-                  .backend = kMeasuredBackend});
-  };
-  return variant;
 }
 
 std::vector<const Plant*> chosen(const CheckOptions& options) {
@@ -82,13 +52,16 @@ Jobs jobs_of(const Subject& subject, const std::vector<const Plant*>& list) {
   for (const Plant* plant : list)
     if (const std::string name = ground_name(*plant); !jobs.honest.contains(name))
       jobs.honest[name] =
-          add("honest " + name, [&subject, plant] { return sightings_text(subject, variant_of(*plant)); });
+          add("honest " + name, [&subject, plant] { return sightings_text(subject, honest_variant(*plant)); });
   for (const Plant* plant : list) {
     const std::string name = fmt::format("{} ({})", plant->kind, plant->form);
-    jobs.first.push_back(add(name, [&subject, plant] { return sightings_text(subject, planted(*plant, 1)); }));
+    jobs.first.push_back(
+        add(name, [&subject, plant] { return sightings_text(subject, planted_variant(*plant, kDoseSeed, 1)); }));
     for (int launch = 2; launch < 2 + kFurtherLaunches; ++launch)
       add(fmt::format("{}, launch {}", name, launch), [&subject, plant, launch] {
-        return nlohmann::json(measure_repeats(subject, planted(*plant, static_cast<std::uint64_t>(launch)))).dump();
+        return nlohmann::json(
+                   measure_repeats(subject, planted_variant(*plant, kDoseSeed, static_cast<std::uint64_t>(launch))))
+            .dump();
       });
   }
   return jobs;
@@ -106,8 +79,9 @@ double shift_of(const Plant& plant) {
 Result<void> sound(std::string_view name, const Ground& ground) {
   const Outcome outcome = outcome_of(ground.honest, {}, ground);
   const auto& s = outcome.signature;
-  for (std::size_t i = 4; i < kProbeCount; ++i)
-    if (s[i].failed > 0) return error("honest {}: {}: replies differ without a fault", name, signature_text(s));
+  for (std::size_t i = 0; i < kProbeCount; ++i)
+    if (kComparisons.find(kProbeLetters[i]) != std::string_view::npos && s[i].failed > 0)
+      return error("honest {}: {}: replies differ without a fault", name, signature_text(s));
   if (outcome.word == kDamage) return error("honest {}: {}: damage without a fault", name, signature_text(s));
   if (ground.honest.hit_tokens == 0) return error("honest {}: no prompt was found in the cache", name);
   return {};
@@ -128,7 +102,7 @@ std::string row_text(const Plant& plant, const Recorded& r) {
 Result<std::vector<Checked>> check_plants(const CheckOptions& options) {
   const auto list = chosen(options);
   if (list.empty()) return error("no plant of that kind and form; plumb-faulty faults lists them");
-  const auto subject = load_subject(options.model);
+  const auto subject = load_subject(options.model, options.questions);
   if (!subject) return tl::unexpected(subject.error());
   const Jobs jobs = jobs_of(*subject, list);
   const auto texts = run_in_children(jobs.jobs, options.processes, options.timeout_s, [&](std::size_t job) {

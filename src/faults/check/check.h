@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,11 +12,12 @@
 namespace plumb::faults {
 
 struct CheckOptions {
-  std::string model;               // folder of the phantom
-  std::vector<std::string> kinds;  // empty: all
-  std::string form;                // empty: all
-  int processes = 2;               // at a time
-  double timeout_s = 1800;         // of one process
+  std::string model;                // folder of the phantom
+  std::filesystem::path questions;  // what phantom/write_questions.py writes
+  std::vector<std::string> kinds;   // empty: all
+  std::string form;                 // empty: all
+  int processes = 2;                // at a time
+  double timeout_s = 1800;          // of one process
 };
 
 /// A plant, measured, and how that differs from what is recorded; `complaint` is empty when it does not.

@@ -13,7 +13,7 @@
 namespace plumb::faults {
 namespace {
 
-const std::string kPhantom = std::string(PLUMB_SOURCE_DIR) + "/phantom";
+const std::string kHome = PLUMB_SOURCE_DIR;
 
 Outcome outcome_from(const Recorded& r) {
   return {.signature = *parse_signature(r.signature),
@@ -72,7 +72,7 @@ TEST(Docs, TellWhatEveryPlantDiffersInFromThePrior) {
     ASSERT_NE(r, nullptr);
     bool against = false;
     const std::string letters = signature_letters(*parse_signature(r->signature));
-    for (std::size_t i = 0; i < kProbeCount; ++i)
+    for (std::size_t i = 0; i < plant.prior.size(); ++i)
       against |= plant.prior[i] != '~' && letters[i] != '~' && letters[i] != plant.prior[i];
     EXPECT_FALSE(against && plant.note.empty())
         << plant.kind << ' ' << plant.form << ": measured " << letters << ", prior " << plant.prior << ": say why";
@@ -80,7 +80,7 @@ TEST(Docs, TellWhatEveryPlantDiffersInFromThePrior) {
 }
 
 TEST(Measure, RepeatsAndTracesAreEqualWithoutAFault) {
-  const auto subject = load_subject(kPhantom);
+  const auto subject = load_subject(kHome + "/phantom/checkpoint", task_questions_file(kHome));
   ASSERT_TRUE(subject);
   const auto first = measure_repeats(*subject, {.probes = Settings::defaults(), .texts = {}});
   EXPECT_EQ(std::set(first.begin(), first.end()).size(), 1u);
@@ -96,6 +96,7 @@ TEST(Measure, RepeatsAndTracesAreEqualWithoutAFault) {
 TEST(Sightings, SurviveTheWayBetweenProcesses) {
   Sightings s;
   s.near = {{true, {-0.5f, -1e-7f}}, {false, {-3.25f}}};
+  s.exacting = {{true, {-2.0f}}};
   s.hit = {1, 10};
   s.hit_tokens = 77;
   s.repeats = {~std::uint64_t{0}, 1};

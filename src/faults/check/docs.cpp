@@ -17,7 +17,8 @@ constexpr std::string_view kHead = R"(# Faults that can be planted
 
 Written by `plumb-faulty faults --docs docs/faults.md` from the table of plants (`src/faults/plants.cpp`) and what was
 measured of each (`src/faults/recorded.inc`); `plumb-faulty faults --check` measures again and compares. {} plants of {} kinds
-on {} switches.
+on {} switches. How large each effect is and how many trials show it: `docs/sensitivity.md`, written by `plumb-faulty faults
+--sensitivity docs/sensitivity.md`.
 
 A plant is a wrong on side of a switch that exists: the mechanism of a fault that was seen in the field, at its real place. Off
 stays equal to the bit, nothing a client can read names it. (Two exist for the investigator's tests alone: a wrong off side, and a
@@ -25,6 +26,8 @@ wrong step under no switch.) It is measured on the shipped phantom in a fresh pr
 thread, host switch on and all others at their defaults:
 
 - **S B N T**: wrong answers to *short*, *boundary*, *needle* and *turns* questions, of those asked.
+- **E**: the same for *exacting* tasks (`phantom/TASKS.md`: text to the letter, near ties, tables known by heart, updates), each
+  conversation turn by turn on a busy server. Some of these the phantom answers wrong without a fault, too.
 - **H C D R**: replies that differ, in any bit of any log-probability, from the one they must equal: a *hit* and the same prompt
   cold; a request in a *crowd* and alone; *decoded* tokens and the same ones scored in one pass; *repeats* in one launch and
   in two more.
@@ -38,8 +41,8 @@ thread, host switch on and all others at their defaults:
 - **word**: *damage* (wrong or less likely answers, e-value 100), *over budget* (no damage shown, D above the switch's shift),
   *difference* (some bit), *nothing* (the phantom cannot see it).
 
-| kind · form | switch | site | prior | S | B | N | T | H | C | D | R | D cold / hit / decode | flips | lost | nats | word |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| kind · form | switch | site | prior | S | B | N | T | H | C | D | R | E | D cold / hit / decode | flips | lost | nats | word |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 )";
 
 std::string count_text(const Count& c) { return c.failed == 0 ? "·" : fmt::format("{}/{}", c.failed, c.of); }

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include <nlohmann/json.hpp>
-#include <xxhash.h>
 
 #include "base/check.h"
 #include "engine/engine.h"
 #include "engine/local_sequence.h"
 #include "faults/check/asker.h"
 #include "faults/check/questions.h"
+#include "faults/check/trials.h"
 #include "runtime/runtime.h"
 #include "runtime/sampler.h"
 #include "server/chat_render.h"
@@ -29,18 +29,22 @@ constexpr int kConversations = 4, kRounds = 4;  // turns
 constexpr int kFulls = 3, kForks = 6, kEvicted = 6, kExtensions = 8;
 constexpr int kRepeats = 4;
 constexpr std::int64_t kDecoded = 16;
-constexpr int kAlone = 1, kTogether = 6;  // sequences at a time
+constexpr int kAlone = 1, kTogether = 6;                  // sequences at a time
+constexpr std::size_t kShortGroups = 2, kLongGroups = 1;  // of tasks, at the first two lengths
 constexpr int kTexts = 4, kPassages = 16;
 constexpr std::array<std::int64_t, 6> kCuts{151, 203, 254, 301, 357, 398};
 constexpr float kLeastLogprob = -30;  // what an answer without a finite probability counts as
 
 // A boundary (prefill chunk and page at once, or the window's edge) and how many tokens of the value lie before it.
+// A boundary (prefill chunk and page at once, or the window's edge), how many tokens of the value lie before it, and
+// how many tokens after the value's first the prompt ends: the last of them sees the window's 64 positions, itself
+// included.
 struct Boundary {
-  std::int64_t at, before, behind;
+  std::int64_t at, before, distance;
 };
-constexpr std::array<Boundary, 8> kBoundaries{Boundary{128, 1, kFar},    {128, 3, kFar + 1}, {128, 4, kFar + 2},
-                                              {128, 5, kFar + 3},        {256, 2, kFar},     {256, 4, kFar + 5},
-                                              Boundary{128, 4, 64 - 26}, {160, 3, 64 - 22}};
+constexpr std::array<Boundary, 8> kBoundaries{Boundary{128, 1, kFar}, {128, 3, kFar + 1}, {128, 4, kFar + 2},
+                                              {128, 5, kFar + 3},     {256, 2, kFar},     {256, 4, kFar + 5},
+                                              {128, 4, 64},           {160, 3, 67}};
 
 std::uint64_t seed_of(const char* probe, int number) {
   return mix64(derive_seed(kSeed, probe) + static_cast<std::uint64_t>(number));
@@ -71,6 +75,8 @@ class Probes {
     for (int i = 0; i < 3; ++i) decode(i);
     seen_.repeats = repeats();
     crowd(shorts, cold);
+    for (const auto& [length, groups] : {std::pair{std::size_t{0}, kShortGroups}, {std::size_t{1}, kLongGroups}})
+      for (std::size_t group = 0; group < groups; ++group) exacting(subject_.tasks[length].of_group(group));
     return std::move(seen_);
   }
 
@@ -105,21 +111,11 @@ class Probes {
 
   // Through the chat form, as a client asks.
   GenerateRequest request(const Question& question, const Settings& settings) {
-    const auto chat = subject_.encoding->lay_out(chat_of(question.text));
+    const auto chat = subject_.encoding->lay_out(question.chat);
     CHECK(chat.has_value());
     const auto rendered =
         chosen_side<"chat.incremental_render">(settings, server::RenderStep{chat->get(), &rendered_chats_});
     return asker_.request(rendered.ids, static_cast<std::int64_t>(question.answer.size()), settings);
-  }
-
-  static std::uint64_t digest_of(const Reply& reply) {
-    std::uint64_t digest = 0;
-    for (const TokenScore& token : reply.tokens) {
-      const std::pair<std::int32_t, float> said{token.id, token.logprob};
-      digest = XXH3_64bits_withSeed(&said, sizeof said, digest);
-      digest = XXH3_64bits_withSeed(token.top.data(), token.top.size() * sizeof token.top[0], digest);
-    }
-    return digest;
   }
 
   static Answer graded(const Question& question, const Reply& reply) {
@@ -170,8 +166,7 @@ class Probes {
     Fact fact = c.new_fact();
     if (fork) fact = diverging(fact, 3);
     c.state_at(fact, b.at - b.before);
-    c.fill(b.behind);
-    return c.ask(fact);
+    return c.ask_at(fact, b.at - b.before + b.distance);
   }
 
   Question needle_question(int number, std::int64_t length) const {
@@ -180,24 +175,22 @@ class Probes {
     const std::int64_t part = 128;
     std::vector<Fact> facts;
     for (std::int64_t begin = 0; begin + part < length - kFar / 2; begin += part) {
-      const auto before = static_cast<std::int64_t>(Dialogue::kMinFill + depth.below(80));
+      const auto before = static_cast<std::int64_t>(Dialogue::kMinFill + depth.below(48));
       c.fill(before);
       facts.push_back(c.new_fact());
       c.state(facts.back());
       if (const std::int64_t left = begin + part - c.tokens(); left >= Dialogue::kMinFill) c.fill(left);
     }
-    constexpr std::int64_t kQuestionTokens = 16;
+    constexpr std::int64_t kQuestionTokens = 64;
     if (const std::int64_t left = length - c.tokens() - kQuestionTokens; left >= Dialogue::kMinFill) c.fill(left);
-    return c.ask(facts[static_cast<std::size_t>(depth.below(facts.size()))]);
+    return c.ask_at(facts[static_cast<std::size_t>(depth.below(facts.size()))], length);
   }
 
   void extend(int number) {
     Dialogue c(*subject_.encoding, seed_of("extend", number));
     const Fact fact = c.new_fact();
     c.fill(90 + 7 * number);  // some end in another page than they began
-    c.begin_statement(fact, 1 + static_cast<std::size_t>(number) % 3);
-    asker_.ask(asker_.request(c.ids(), 1, settings_));
-    c.end_statement();
+    asker_.ask(asker_.request(c.state_in_two(fact, 1 + static_cast<std::size_t>(number) % 3), 1, settings_));
     c.fill(number % 2 == 0 ? kNear : kFar);
     const Question question = c.ask(fact);
     hit(question, ask_uncached(question));
@@ -264,6 +257,18 @@ class Probes {
       seen_.replies.push_back(digest_of(replies[i]));
       seen_.crowd.differing += replies[i] != *members[i].alone;
       ++seen_.crowd.of;
+    }
+  }
+
+  void exacting(std::span<const TaskConversation> conversations) {
+    const std::vector<Trial> trials = ask_group(subject_, variant_, conversations, false);
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      const std::vector<Question>& questions = conversations[i].questions;
+      for (std::size_t r = 0; r < trials[i].replies.size(); ++r) {
+        const TaskReply& reply = trials[i].replies[r];
+        seen_.exacting.push_back(graded_answer(questions[std::min(r, questions.size() - 1)], reply));
+        seen_.replies.push_back(reply.digest);
+      }
     }
   }
 
@@ -360,12 +365,16 @@ void measure_texts(const Subject& subject, const Variant& variant, Sightings& se
 
 }  // namespace
 
-Result<Subject> load_subject(const std::string& folder) {
+Result<Subject> load_subject(const std::string& folder, const std::filesystem::path& questions) {
   auto model = load_model(folder);
   if (!model) return tl::unexpected(model.error());
   auto encoding = load_encoding(folder, model->config);
   if (!encoding) return tl::unexpected(encoding.error());
-  return Subject{std::make_shared<const Model>(std::move(*model)), std::move(*encoding)};
+  auto tasks = read_task_questions(questions, **encoding);
+  if (!tasks) return tl::unexpected(tasks.error());
+  if (tasks->size() < 2 || tasks->front().groups() < kShortGroups || (*tasks)[1].groups() < kLongGroups)
+    return error("{}: too few conversations; phantom/write_questions.py writes enough", questions.string());
+  return Subject{std::make_shared<const Model>(std::move(*model)), std::move(*encoding), std::move(*tasks)};
 }
 
 Sightings measure(const Subject& subject, const Variant& variant) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
+#include "faults/check/task_questions.h"
 #include "faults/check/trace_digest.h"
 #include "model/encoding.h"
 #include "switches/backend.h"
@@ -32,7 +34,7 @@ struct Pairs {
 /// Everything that one process saw, unjudged: judged against the reference variant by outcome_of (outcome.h).
 struct Sightings {
   std::vector<Answer> near, boundary, needle, turns;  // in the order of the questions
-  std::vector<Answer> hits_answered, crowd_answered;
+  std::vector<Answer> hits_answered, crowd_answered, exacting;
   Pairs hit, crowd, decode;
   std::int64_t hit_tokens = 0;         // prompt tokens that the hit probe found in the cache
   std::vector<std::uint64_t> replies;  // digests of the replies to all questions, in order
@@ -49,9 +51,11 @@ struct Sightings {
 struct Subject {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Encoding> encoding;
+  std::vector<TaskLength> tasks;
 };
-/// Errors: those of load_model and load_encoding.
-Result<Subject> load_subject(const std::string& folder);
+/// `questions`: the file that phantom/write_questions.py writes. Errors: those of load_model, load_encoding and
+/// read_task_questions, and a file with too few conversations.
+Result<Subject> load_subject(const std::string& folder, const std::filesystem::path& questions);
 
 /// The backend that is served by default.
 inline constexpr Backend kMeasuredBackend = Backend::cpu;

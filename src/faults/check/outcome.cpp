@@ -23,8 +23,9 @@ Count wrong_of(const std::vector<Answer>& answers) {
 }
 
 using Answers = std::vector<Answer> Sightings::*;
-constexpr std::array<Answers, 6> kAnswered{&Sightings::near,  &Sightings::boundary,      &Sightings::needle,
-                                           &Sightings::turns, &Sightings::hits_answered, &Sightings::crowd_answered};
+constexpr std::array<Answers, 7> kAnswered{&Sightings::near,    &Sightings::boundary,      &Sightings::needle,
+                                           &Sightings::turns,   &Sightings::hits_answered, &Sightings::crowd_answered,
+                                           &Sightings::exacting};
 
 // ½ · mean of squared differences; a value that is missing counts as kUnscored.
 double half_mean_square(const std::vector<float>& seen, const std::vector<float>& reference) {
@@ -171,9 +172,9 @@ Outcome outcome_of(const Sightings& seen, const std::vector<std::vector<std::uin
                    const Ground& ground) {
   Outcome outcome;
   const auto pair_count = [](const Pairs& pairs) { return Count{pairs.differing, pairs.of}; };
-  outcome.signature = {wrong_of(seen.near),     wrong_of(seen.boundary),  wrong_of(seen.needle),
-                       wrong_of(seen.turns),    pair_count(seen.hit),     pair_count(seen.crowd),
-                       pair_count(seen.decode), repeats_of(seen, further)};
+  outcome.signature = {wrong_of(seen.near),     wrong_of(seen.boundary),   wrong_of(seen.needle),
+                       wrong_of(seen.turns),    pair_count(seen.hit),      pair_count(seen.crowd),
+                       pair_count(seen.decode), repeats_of(seen, further), wrong_of(seen.exacting)};
   const auto largest_d = [&](const Sightings& s) {
     return std::max({d_cold(s, ground.reference), d_hit(s, ground.reference), d_decode(s, ground.reference)});
   };
@@ -185,7 +186,9 @@ Outcome outcome_of(const Sightings& seen, const std::vector<std::vector<std::uin
   outcome.passages = static_cast<int>(ground.reference.likeliest.size());
   outcome.site = first_difference(ground.honest.trace, seen.trace);
   const double budget = std::max(ground.shift, 2 * largest_d(ground.honest));
-  const bool pairs_differ = std::ranges::any_of(outcome.signature, [](const Count& c) { return c.failed > 0; });
+  bool pairs_differ = false;
+  for (std::size_t i = 0; i < kProbeCount; ++i)
+    pairs_differ |= kComparisons.find(kProbeLetters[i]) != std::string_view::npos && outcome.signature[i].failed > 0;
   const Lost lost = lost_answers(seen, ground.reference);
   outcome.lost_answers = lost.answers;
   outcome.lost_nats = lost.nats;

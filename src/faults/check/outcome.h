@@ -9,12 +9,14 @@
 
 namespace plumb::faults {
 
-/// The probes of a signature, in order: short, boundary, needle, turns, hit, crowd, decode, repeat.
-inline constexpr std::string_view kProbeLetters = "SBNTHCDR";
+/// The probes of a signature, in order: short, boundary, needle, turns, hit, crowd, decode, repeat, exacting.
+inline constexpr std::string_view kProbeLetters = "SBNTHCDRE";
 inline constexpr std::size_t kProbeCount = kProbeLetters.size();
+/// Those that compare a variant with itself; the others' answers may be wrong without a fault, too.
+inline constexpr std::string_view kComparisons = "HCDR";
 
-/// How many of a probe's comparisons failed. S B N T: answers that are not exactly right; H C D R: replies that differ
-/// in any bit of any log-probability from the one they must equal.
+/// How many of a probe's comparisons failed. S B N T E: answers that are not exactly right; H C D R: replies that
+/// differ in any bit of any log-probability from the one they must equal.
 struct Count {
   int failed = 0;
   int of = 0;

@@ -12,6 +12,7 @@ Sightings all_right() {
   const Answer right{.right = true, .logprobs = {-0.1f, -0.2f, -0.1f}};
   s.near = s.boundary = s.needle = s.turns = std::vector<Answer>(8, right);
   s.hits_answered = s.crowd_answered = std::vector<Answer>(10, right);
+  s.exacting = std::vector<Answer>(20, right);
   s.hit = {0, 10};
   s.crowd = {0, 9};
   s.decode = {0, 3};
@@ -45,19 +46,25 @@ TEST(RateEValue, IsTheClosedFormForAllFailedAndForNone) {
 }
 
 TEST(SignatureText, ReadsWhatItWrites) {
-  const Signature signature{Count{0, 8}, {2, 8}, {5, 5}, {0, 8}, {1, 10}, {9, 9}, {2, 3}, {0, 11}};
-  EXPECT_EQ(signature_text(signature), "S 0/8 B 2/8 N 5/5 T 0/8 H 1/10 C 9/9 D 2/3 R 0/11");
+  const Signature signature{Count{0, 8}, {2, 8}, {5, 5}, {0, 8}, {1, 10}, {9, 9}, {2, 3}, {0, 11}, {4, 20}};
+  EXPECT_EQ(signature_text(signature), "S 0/8 B 2/8 N 5/5 T 0/8 H 1/10 C 9/9 D 2/3 R 0/11 E 4/20");
   EXPECT_EQ(*parse_signature(signature_text(signature)), signature);
-  EXPECT_EQ(signature_letters(signature), ".~x.~xx.");
+  EXPECT_EQ(signature_letters(signature), ".~x.~xx.~");
   EXPECT_FALSE(parse_signature("S 0/8 B 2/8"));
-  EXPECT_FALSE(parse_signature("B 0/8 S 2/8 N 5/5 T 0/8 H 1/10 C 9/9 D 2/3 R 0/11"));
+  EXPECT_FALSE(parse_signature("B 0/8 S 2/8 N 5/5 T 0/8 H 1/10 C 9/9 D 2/3 R 0/11 E 4/20"));
 }
 
 TEST(Outcome, IsNothingWhenAllIsEqual) {
   const Outcome outcome = outcome_of(all_right(), {{1, 1, 1, 1}}, kGround);
   EXPECT_EQ(outcome.word, kNothing);
   EXPECT_EQ(outcome.site, "");
-  EXPECT_EQ(signature_text(outcome.signature), "S 0/8 B 0/8 N 0/8 T 0/8 H 0/10 C 0/9 D 0/3 R 0/7");
+  EXPECT_EQ(signature_text(outcome.signature), "S 0/8 B 0/8 N 0/8 T 0/8 H 0/10 C 0/9 D 0/3 R 0/7 E 0/20");
+}
+
+TEST(Outcome, IsNothingWhenTheSameAnswersAreWrongWithoutAFault) {
+  Sightings wrong = all_right();
+  wrong.exacting[3].right = wrong.needle[0].right = false;
+  EXPECT_EQ(outcome_of(wrong, {}, {wrong, wrong, 0}).word, kNothing);
 }
 
 TEST(Outcome, IsADifferenceWhenAnyBitDiffers) {
@@ -98,10 +105,10 @@ TEST(Outcome, IsOverBudgetWhenDExceedsShiftAndTwiceTheHonestOne) {
 TEST(Outcome, IsDamageFromAFewLostAnswersOfOneProbeOn) {
   Sightings seen = all_right();
   for (int i = 0; i < 3; ++i) seen.needle[static_cast<std::size_t>(i)].right = false;
-  EXPECT_NE(outcome_of(seen, {}, kGround).word, kDamage);  // three of eight: 280 for this probe, 47 on average
+  EXPECT_NE(outcome_of(seen, {}, kGround).word, kDamage);  // three of eight: 280 for this probe, 40 on average
   seen.needle[3].right = false;
   EXPECT_EQ(outcome_of(seen, {}, kGround).word, kDamage);
-  EXPECT_EQ(signature_letters(outcome_of(seen, {}, kGround).signature), "..~.....");
+  EXPECT_EQ(signature_letters(outcome_of(seen, {}, kGround).signature), "..~......");
   Ground poor = kGround;  // the reference loses them too
   poor.reference.needle = seen.needle;
   EXPECT_NE(outcome_of(seen, {}, poor).word, kDamage);
@@ -110,9 +117,9 @@ TEST(Outcome, IsDamageFromAFewLostAnswersOfOneProbeOn) {
 TEST(Outcome, IsDamageWhenAnswersBecomeLessLikely) {
   Sightings seen = all_right();
   for (auto* list : {&seen.needle, &seen.turns})
-    for (Answer& answer : *list) answer.logprobs[0] -= 0.2f;
+    for (Answer& answer : *list) answer.logprobs[0] -= 0.25f;
   EXPECT_EQ(outcome_of(seen, {}, kGround).word, kDamage);
-  EXPECT_NEAR(outcome_of(seen, {}, kGround).lost_nats, 0.2 * 16 / 52, 1e-6);
+  EXPECT_NEAR(outcome_of(seen, {}, kGround).lost_nats, 0.25 * 16 / 72, 1e-6);
 }
 
 TEST(Outcome, CountsUnscoredTextAsLost) {

@@ -2,213 +2,229 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "model/v4_chat.h"
 
 namespace plumb::faults {
 namespace {
 
-// Words of the phantom's vocabulary, one token each. A few of each kind are enough: facts differ by their values.
-constexpr std::array<std::string_view, 40> kAdjectives{
-    "amber",   "ancient", "bitter", "blue",   "bronze", "clever", "cold",   "copper", "crimson", "dusty",
-    "eager",   "emerald", "faded",  "fierce", "frozen", "gentle", "golden", "hidden", "hollow",  "icy",
-    "jolly",   "lazy",    "lonely", "lucky",  "marble", "mellow", "misty",  "narrow", "noble",   "orange",
-    "patient", "polar",   "quiet",  "rapid",  "rusty",  "sacred", "silver", "sleepy", "velvet",  "wooden"};
-constexpr std::array<std::string_view, 48> kNouns{
-    "anchor", "badger", "barn",    "beacon", "bridge", "bucket", "cabin",   "camel",  "candle", "castle",
-    "clock",  "comet",  "crane",   "desert", "dragon", "engine", "falcon",  "ferry",  "forest", "garden",
-    "hammer", "harbor", "heron",   "island", "kettle", "ladder", "lantern", "lemon",  "maple",  "meadow",
-    "mirror", "needle", "orchard", "otter",  "palace", "pepper", "pilot",   "quarry", "raven",  "saddle",
-    "salmon", "shield", "signal",  "temple", "tunnel", "violet", "walnut",  "willow"};
-constexpr std::array<std::string_view, 20> kVerbs{
-    "built",   "carried", "caught", "cleaned", "crossed", "found",   "gathered", "guarded", "lifted",  "moved",
-    "noticed", "opened",  "packed", "painted", "pulled",  "reached", "saved",    "touched", "visited", "watched"};
-constexpr std::array<std::string_view, 12> kPrepositions{"above",  "across", "after", "before",  "behind", "beside",
-                                                         "beyond", "inside", "near",  "through", "under",  "with"};
-constexpr std::array<std::string_view, 8> kAttributes{"code",   "password", "badge", "ticket",
-                                                      "serial", "token",    "pin",   "label"};
-// L a letter, D a digit. The phantom's "DDDD" is left out: one in 10,000 is too easily guessed.
-constexpr std::array<std::string_view, 5> kValueFormats{"LD-DD-LL", "LLDD", "LD-LL-DD", "LLL-DD", "DL-LD"};
+// Words and wordings of phantom/words.py, some of each kind: facts differ by their keys and values. Each word is one
+// token behind a space.
+constexpr std::array<std::string_view, 24> kAdjectives{
+    "old",  "new",  "big",  "small", "red",  "blue",  "dark", "cold",  "warm",  "wet",  "long", "short",
+    "soft", "hard", "deep", "flat",  "slow", "quick", "late", "early", "quiet", "loud", "tall", "full"};
+constexpr std::array<std::string_view, 36> kNouns{
+    "man",  "king", "bird", "fish", "boat", "ship", "train", "road", "river", "lake", "hill", "wall",
+    "door", "room", "farm", "town", "shop", "tree", "leaf",  "seed", "stone", "rock", "rain", "wind",
+    "star", "moon", "book", "page", "lamp", "iron", "bread", "milk", "clock", "bear", "wolf", "frog"};
+constexpr std::array<std::string_view, 16> kVerbs{"saw",    "met",     "found",   "took",   "held",   "sold",
+                                                  "kept",   "lost",    "moved",   "passed", "opened", "closed",
+                                                  "filled", "crossed", "watched", "painted"};
+constexpr std::array<std::string_view, 10> kPrepositions{"in",     "on",    "near",   "under", "over",
+                                                         "behind", "after", "before", "from",  "past"};
+constexpr std::array<std::string_view, 8> kAdverbs{"again", "today", "then", "often", "once", "soon", "here", "still"};
+constexpr std::array<std::string_view, 4> kSubjects{"we", "they", "you", "nobody"};
+constexpr std::array<std::string_view, 8> kAttributes{"code",   "pin",  "badge", "label",
+                                                      "ticket", "name", "sign",  "token"};
+constexpr std::array<std::string_view, 4> kReplies{"ok.", "noted.", "I see.", "done."};
+constexpr std::array<std::string_view, 4> kOpeners{"so", "well", "now", "yes"};
+// {0} the attribute, {1} the key and {2} the value with their marks.
+constexpr std::array<std::string_view, 6> kFacts{
+    "so the {0} of {1} is {2}.",     "ok, {1} has the {0} {2}.",         "so for {1} use the {0} {2}.",
+    "we set the {0} of {1} to {2}.", "so {1} got a new entry: {0} {2}.", "as a note, {0} {2} goes with {1}."};
+constexpr std::array<std::string_view, 6> kQuestions{"so what is the {0} of {1}?",  "hi, tell me the {0} of {1}.",
+                                                     "do you know the {0} of {1}?", "I need the {0} of {1}.",
+                                                     "we want the {0} of {1} now.", "now say the {0} of {1} again."};
+constexpr std::array<std::string_view, 3> kFetches{"so get the {0} of {1}.",
+                                                   "please find the {0} of {1} with the tool.", "do get {1}, its {0}."};
+constexpr std::array<std::string_view, 3> kResults{"{0} = {2}", "{0} of {1}: {2}", "found {0} {2}"};
+struct Marks {
+  std::string_view left, right;
+};
+constexpr std::array<Marks, 5> kMarks{Marks{"\"", "\""}, {"'", "'"}, {"[", "]"}, {"<", ">"}, {"#", ""}};
+constexpr std::string_view kConsonants = "bdfgklmnprstvz", kVowels = "aeiou";
+constexpr std::string_view kUpper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", kLower = "abcdefghijklmnopqrstuvwxyz",
+                           kDigits = "0123456789";
 
-template <std::size_t N>
-std::string_view pick(const std::array<std::string_view, N>& list, Rng& rng) {
-  return list[static_cast<std::size_t>(rng.below(N))];
+template <class List>
+auto pick(const List& list, Rng& rng) {
+  return list[static_cast<std::size_t>(rng.below(list.size()))];
 }
 
+// Six to eight characters of upper case and digits, or of all three kinds.
 std::string new_value(Rng& rng) {
-  std::string value(pick(kValueFormats, rng));
-  for (char& c : value) {
-    if (c == 'L')
-      c = static_cast<char>('A' + rng.below(26));
-    else if (c == 'D')
-      c = static_cast<char>('0' + rng.below(10));
-  }
+  std::string alphabet = std::string(kUpper) + std::string(kDigits);
+  if (rng.below(2) == 0) alphabet += kLower;
+  std::string value;
+  for (std::uint64_t left = 6 + rng.below(3); left > 0; --left) value += pick(alphabet, rng);
   return value;
 }
+
+std::string new_key(Rng& rng) {
+  std::string key;
+  for (std::uint64_t left = 2 + rng.below(2); left > 0; --left) {
+    key += pick(kConsonants, rng);
+    key += pick(kVowels, rng);
+  }
+  return key;
+}
+
+ChatMessage user(std::string text) { return {.role = "user", .content = std::move(text)}; }
+ChatMessage assistant(std::string text) { return {.role = "assistant", .content = std::move(text)}; }
 
 }  // namespace
 
 Fact diverging(const Fact& fact, std::size_t keep) {
   Fact other = fact;
-  while (keep < other.value.size() && other.value[keep] == '-') ++keep;
   CHECK(keep < other.value.size());
   char& c = other.value[keep];
-  const char first = c >= 'A' ? 'A' : '0';
-  const int choices = c >= 'A' ? 26 : 10;
-  c = static_cast<char>(first + (c - first + choices / 2) % choices);
+  const auto of = [&](std::string_view kind) { return kind.find(c) != std::string_view::npos; };
+  const std::string_view kind = of(kDigits) ? kDigits : of(kUpper) ? kUpper : kLower;
+  c = kind[(kind.find(c) + kind.size() / 2) % kind.size()];
   return other;
 }
 
-Conversation chat_of(std::string_view text) {
-  constexpr std::array<std::string_view, 3> kRoles{"user", "assistant", "tool"};
-  constexpr std::string_view kEnd = "<eos>", kResult = "<result>", kResultEnd = "</result>";
-  const auto begins = [&](std::size_t at) -> std::string_view {
-    for (const std::string_view role : kRoles)
-      if (text.substr(at).starts_with(fmt::format("<{}>", role))) return role;
-    return {};
-  };
-  Conversation chat;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::string_view role = begins(at);
-    CHECK(!role.empty());
-    at += role.size() + 2;
-    std::size_t end = at;
-    while (end < text.size() && begins(end).empty()) ++end;
-    std::string_view content = text.substr(at, end - at);
-    if (content.starts_with(kResult)) content.remove_prefix(kResult.size());
-    if (content.ends_with(kResultEnd)) content.remove_suffix(kResultEnd.size());
-    const bool open = role == "assistant" && !content.ends_with(kEnd);
-    if (content.ends_with(kEnd)) content.remove_suffix(kEnd.size());
-    at = end;
-    if (!open) {
-      chat.messages.push_back({.role = std::string(role), .content = std::string(content)});
-    } else if (constexpr std::string_view kCall = "<call> "; content.starts_with(kCall)) {
-      chat.tool_choice = ToolChoice::named;
-      chat.tool_name = content.substr(kCall.size());
-    }
-  }
-  return chat;
+Dialogue::Dialogue(const Encoding& encoding, std::uint64_t seed)
+    : encoding_(encoding), rng_(seed), ids_(rendered({})) {}
+
+// Like a server renders what is finished, and what ends with a user's turn.
+std::vector<std::int32_t> Dialogue::rendered(const Messages& more) const {
+  Messages all = messages_;
+  all.insert(all.end(), more.begin(), more.end());
+  if (all.empty()) return {encoding_.bos()};
+  const auto pieces = encode_v4(all, {});
+  CHECK(pieces.has_value());
+  std::string text;
+  for (const TextPiece& piece : *pieces) text += piece.text;
+  return encoding_.encode(text);
 }
 
-Dialogue::Dialogue(const Encoding& encoding, std::uint64_t seed) : encoding_(encoding), rng_(seed) {
-  ids_.push_back(encoding.bos());
-}
-
-void Dialogue::append(std::string_view text) {
-  text_ += text;
-  const auto ids = encoding_.encode(text);
-  ids_.insert(ids_.end(), ids.begin(), ids.end());
+void Dialogue::append(const Messages& more) {
+  ids_ = rendered(more);
+  messages_.insert(messages_.end(), more.begin(), more.end());
 }
 
 Fact Dialogue::new_fact() {
   Fact fact;
   fact.attribute = pick(kAttributes, rng_);
-  fact.adjective = pick(kAdjectives, rng_);
-  fact.noun = pick(kNouns, rng_);
-  fact.value = new_value(rng_);
+  fact.key = new_key(rng_);
+  do fact.value = new_value(rng_);  // few letters in a row are one token
+  while (encoding_.encode(fact.value).size() != fact.value.size());
   return fact;
 }
 
 std::string Dialogue::sentence() {
-  const auto adjective = [&] { return pick(kAdjectives, rng_); };
   const auto noun = [&] { return pick(kNouns, rng_); };
+  const auto adjective = [&] { return pick(kAdjectives, rng_); };
   if (rng_.below(3) != 0) {
     const auto a = adjective(), n = noun(), v = pick(kVerbs, rng_), object = noun(), p = pick(kPrepositions, rng_);
     const auto b = adjective(), place = noun();
     return fmt::format(" the {} {} {} the {} {} the {} {}.", a, n, v, object, p, b, place);
   }
-  const auto v = pick(kVerbs, rng_), p = pick(kPrepositions, rng_), n = noun(), w = pick(kVerbs, rng_);
-  return fmt::format(" we {} {} the {} and they {} it.", v, p, n, w);
+  const auto s = pick(kSubjects, rng_), v = pick(kVerbs, rng_), n = noun(), w = pick(kAdverbs, rng_);
+  return fmt::format(" {} {} the {} {}.", s, v, n, w);
 }
 
 void Dialogue::fill(std::int64_t count) {
   CHECK(count == 0 || count >= kMinFill);
   const std::int64_t end = tokens() + count;
-  constexpr std::int64_t kLongestTurn = 40;
-  while (end - tokens() >= 2 * kLongestTurn)
-    append("<user>" + sentence() + sentence() + "<assistant>" + sentence() + "<eos>");
-  if (tokens() == end) return;
-  // The last turn is stretched to the token: " and" is one.
-  std::string last;
-  const std::int64_t room = end - tokens();
-  const auto cost = [&](const std::string& text) { return static_cast<std::int64_t>(encoding_.encode(text).size()); };
-  const std::string frame = "<user>.<assistant> noted.<eos>";
-  while (true) {
-    std::string longer = last + sentence();
-    if (cost(longer) + cost(frame) > room) break;
-    last = std::move(longer);
+  constexpr std::int64_t kLongestTurn = 100;
+  while (end > tokens()) {
+    std::int64_t room = end - tokens();
+    if (room > kLongestTurn) room = 40 + static_cast<std::int64_t>(rng_.below(44));
+    const std::string reply(pick(kReplies, rng_));
+    std::string text(pick(kOpeners, rng_));
+    const auto turn = [&](const std::string& more) { return Messages{user(text + more + "."), assistant(reply)}; };
+    while (true) {
+      std::string next = sentence();
+      next.pop_back();                         // the full stop is the turn's
+      if (cost(turn(next)) + 2 > room) break;  // a word and a full stop may have to follow
+      text += next + ".";
+    }
+    // Stretched to the token: a word is one.
+    if (text.back() == '.') text += " " + std::string(pick(kNouns, rng_));
+    for (std::int64_t left = room - cost(turn("")); left > 0; --left) text += " " + std::string(pick(kNouns, rng_));
+    CHECK(cost(turn("")) == room);
+    append(turn(""));
   }
-  std::string stretch;
-  for (std::int64_t i = cost(last) + cost(frame); i < room; ++i) stretch += " and";
-  append("<user>" + last + stretch + ".<assistant> noted.<eos>");
-  CHECK(tokens() == end);
 }
 
-std::string Dialogue::statement(const Fact& f) {
-  const std::string key = fmt::format("the {} of the {} {}", f.attribute, f.adjective, f.noun);
-  switch (rng_.below(3)) {
-    case 0:
-      return fmt::format("<user> please remember that {} is {}.<assistant> noted.<eos>", key, f.value);
-    case 1:
-      return fmt::format("<user> the {} {} has {} {}.<assistant> ok.<eos>", f.adjective, f.noun, f.attribute, f.value);
-    default:
-      return fmt::format(
-          "<assistant><call> lookup {} of the {} {}</call><eos><tool><result> {} is {}</result><assistant> done.<eos>",
-          f.attribute, f.adjective, f.noun, key, f.value);
-  }
+std::string Dialogue::worded(std::string_view wording, const Fact& fact) {
+  const Marks a = pick(kMarks, rng_), b = pick(kMarks, rng_);
+  const auto key = fmt::format("{}{}{}", a.left, fact.key, a.right);
+  const auto value = fmt::format("{}{}{}", b.left, fact.value, b.right);
+  return fmt::format(fmt::runtime(wording), fact.attribute, key, value);
+}
+
+Dialogue::Messages Dialogue::statement(const Fact& fact) {
+  if (rng_.below(3) != 0) return {user(worded(pick(kFacts, rng_), fact)), assistant(std::string(pick(kReplies, rng_)))};
+  const std::string id = fmt::format("call_{}", ++calls_);
+  ChatMessage call = assistant("");
+  call.tool_calls = {{.id = id, .name = "get", .arguments = fmt::format(R"({{"key": "{}"}})", fact.key)}};
+  ChatMessage result{.role = "tool", .content = worded(pick(kResults, rng_), fact), .tool_call_id = id};
+  return {user(worded(pick(kFetches, rng_), fact)), call, result, assistant(std::string(pick(kReplies, rng_)))};
+}
+
+std::int64_t Dialogue::value_position(const Messages& said, const Fact& fact) const {
+  const auto ids = rendered(said);
+  const auto value = encoding_.encode(fact.value);
+  const auto found = std::search(ids.begin() + tokens(), ids.end(), value.begin(), value.end());
+  CHECK(found != ids.end());
+  return found - ids.begin();
 }
 
 std::int64_t Dialogue::state(const Fact& fact) {
-  const std::string text = statement(fact);
-  const std::size_t at = text.find(" " + fact.value);
-  append(std::string_view(text).substr(0, at));
-  const std::int64_t position = tokens() + 1;  // behind the space
-  append(std::string_view(text).substr(at));
+  const Messages said = statement(fact);
+  const std::int64_t position = value_position(said, fact);
+  append(said);
   return position;
 }
 
 void Dialogue::state_at(const Fact& fact, std::int64_t position) {
-  const std::string text = statement(fact);
-  const auto lead = encoding_.encode(std::string_view(text).substr(0, text.find(" " + fact.value) + 1));
-  fill(position - tokens() - static_cast<std::int64_t>(lead.size()));
-  append(text);
+  const Messages said = statement(fact);
+  fill(position - value_position(said, fact));
+  append(said);
 }
 
-void Dialogue::begin_statement(const Fact& f, std::size_t characters) {
-  append(fmt::format("<user> the {} {} has {} {}", f.adjective, f.noun, f.attribute, f.value.substr(0, characters)));
-  after_cut_ = f.value.substr(characters) + ".<assistant> ok.<eos>";
+std::vector<std::int32_t> Dialogue::state_in_two(const Fact& fact, std::size_t characters) {
+  const std::int64_t position = state(fact);
+  return {ids_.begin(), ids_.begin() + position + static_cast<std::ptrdiff_t>(characters)};
 }
 
-void Dialogue::end_statement() { append(after_cut_); }
+Question Dialogue::open_question(const Fact& fact, std::string text) {
+  append({user(std::move(text))});
+  open_answer_ = fact.value;
+  Question question{.chat = {}, .prompt = ids_, .answer = encoding_.encode(fact.value)};
+  question.chat.messages = messages_;
+  question.chat.thinking = false;
+  question.answer.push_back(encoding_.eos());
+  return question;
+}
 
-Question Dialogue::ask(const Fact& f) {
-  const std::string key = fmt::format("the {} of the {} {}", f.attribute, f.adjective, f.noun);
-  std::string_view end = "<eos>";
-  after_answer_.clear();
-  switch (rng_.below(4)) {
-    case 0:
-      append(fmt::format("<user> tell me the {} {} {} again.<assistant>", f.adjective, f.noun, f.attribute));
-      break;
-    case 1:
-      append(fmt::format("<user> use the tool for {}.<assistant><call> check", key));
-      end = "</call>";
-      after_answer_ = "<eos><tool><result> ok</result>";
-      break;
-    default:
-      append(fmt::format("<user> what is {}?<assistant>", key));
+Question Dialogue::ask(const Fact& fact) { return open_question(fact, worded(pick(kQuestions, rng_), fact)); }
+
+Question Dialogue::ask_at(const Fact& fact, std::int64_t prompt_tokens) {
+  const std::string question = worded(pick(kQuestions, rng_), fact);
+  if (const std::int64_t room = prompt_tokens - tokens() - cost({user(question)}); room >= kMinFill) {
+    fill(room);
+    return open_question(fact, question);
   }
-  open_answer_ = encoding_.encode(fmt::format(" {}{}", f.value, end));
-  end_ = fmt::format(" {}{}", f.value, end);
-  return {text_, ids_, open_answer_};
+  // Too little for a turn: before the question in its own.
+  std::string talk = "so";
+  const auto asked = [&] { return user(talk + ". " + question); };
+  while (cost({asked()}) < prompt_tokens - tokens()) talk += " " + std::string(pick(kNouns, rng_));
+  Question made = open_question(fact, asked().content);
+  CHECK(tokens() == prompt_tokens);
+  return made;
 }
 
 void Dialogue::answer() {
   CHECK(!open_answer_.empty());
-  append(end_);
-  open_answer_.clear();
-  append(after_answer_);
+  append({assistant(std::exchange(open_answer_, {}))});
 }
 
 }  // namespace plumb::faults

@@ -7,27 +7,26 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "model/chat.h"
 #include "model/encoding.h"
 
 namespace plumb::faults {
 
-/// "the <attribute> of the <adjective> <noun> is <value>".
+/// "the <attribute> of <key> is <value>".
 struct Fact {
-  std::string attribute, adjective, noun, value;
+  std::string attribute, key, value;
 };
 
 /// A question with one exact answer.
 struct Question {
-  std::string text;                  // all that is said, the assistant's turn open
+  Conversation chat;                 // ends with what is asked
   std::vector<std::int32_t> prompt;  // its ids
-  std::vector<std::int32_t> answer;  // the value and its end token; a right answer is these ids
+  std::vector<std::int32_t> answer;  // the answer and its end token; a right one is these ids
 };
 
-/// The same prompt as the messages of a chat request. `text` as in Question.
-Conversation chat_of(std::string_view text);
-
-/// Writes a dialogue in the forms that the shipped phantom was trained on (phantom/README.md), token by token, so
-/// that a fact can be put at an exact position. Values have at least 67,600 possibilities: a right answer is no luck.
+/// Writes a dialogue in V4's chat form, in wordings that the shipped phantom was trained on (phantom/words.py), to the
+/// token, so that a fact can be put at an exact position. Values have at least 36^6 possibilities: a right answer is no
+/// luck.
 class Dialogue {
  public:
   Dialogue(const Encoding& encoding, std::uint64_t seed);
@@ -37,34 +36,40 @@ class Dialogue {
 
   /// A fact that nothing here states yet.
   Fact new_fact();
-  /// States it in one turn. Returns the position of the value's first token.
+  /// States it: said by the user, or brought by a tool. Returns the position of the value's first token.
   std::int64_t state(const Fact& fact);
   /// Small talk, then the statement, so that the value starts at `position` exactly, which must be far enough ahead.
   void state_at(const Fact& fact, std::int64_t position);
+  /// States it, and returns the ids up to behind the first `characters` of its value, the user's turn open.
+  std::vector<std::int32_t> state_in_two(const Fact& fact, std::size_t characters);
   /// Exactly `count` tokens of small talk, 0 or at least kMinFill.
   void fill(std::int64_t count);
-  static constexpr std::int64_t kMinFill = 8;
+  static constexpr std::int64_t kMinFill = 16;
   /// Asks for a fact; the dialogue then ends where the answer begins.
   Question ask(const Fact& fact);
+  /// The same with small talk before the question, so that the prompt has exactly so many tokens: at least 40 more than
+  /// now.
+  Question ask_at(const Fact& fact, std::int64_t prompt_tokens);
   /// Appends the right answer of the last question.
   void answer();
-  /// States a fact in two steps, cut behind the first `characters` of its value.
-  void begin_statement(const Fact& fact, std::size_t characters);
-  void end_statement();
 
  private:
+  using Messages = std::vector<ChatMessage>;
   std::string sentence();
-  std::string statement(const Fact& fact);
-  void append(std::string_view text);
+  std::string worded(std::string_view wording, const Fact& fact);
+  Messages statement(const Fact& fact);
+  std::vector<std::int32_t> rendered(const Messages& more) const;
+  std::int64_t cost(const Messages& more) const { return static_cast<std::int64_t>(rendered(more).size()) - tokens(); }
+  std::int64_t value_position(const Messages& said, const Fact& fact) const;
+  void append(const Messages& more);
+  Question open_question(const Fact& fact, std::string text);
 
   const Encoding& encoding_;
   Rng rng_;
-  std::string text_;
+  Messages messages_;
   std::vector<std::int32_t> ids_;
-  std::vector<std::int32_t> open_answer_;
-  std::string end_;
-  std::string after_answer_;
-  std::string after_cut_;
+  std::string open_answer_;
+  int calls_ = 0;
 };
 
 /// The fact with another value of the same format: the first `keep` characters are equal, the next one is not.

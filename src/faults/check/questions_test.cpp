@@ -9,7 +9,7 @@ namespace {
 
 class Questions : public testing::Test {
  protected:
-  Questions() : encoding_(std::move(*load_encoding(std::string(PLUMB_SOURCE_DIR) + "/phantom"))) {}
+  Questions() : encoding_(std::move(*load_encoding(std::string(PLUMB_SOURCE_DIR) + "/phantom/checkpoint"))) {}
 
   std::vector<std::int32_t> value_of(const Fact& fact) const { return encoding_->encode(fact.value); }
   static bool stands_at(std::span<const std::int32_t> ids, std::int64_t position,
@@ -33,7 +33,7 @@ TEST_F(Questions, SeedDecidesTheConversation) {
 }
 
 TEST_F(Questions, FillsToTheToken) {
-  for (std::int64_t count = Dialogue::kMinFill; count < 150; ++count) {
+  for (std::int64_t count = Dialogue::kMinFill; count < 260; ++count) {
     Dialogue c(*encoding_, static_cast<std::uint64_t>(count));
     c.fill(count);
     EXPECT_EQ(c.tokens(), 1 + count);
@@ -41,14 +41,24 @@ TEST_F(Questions, FillsToTheToken) {
 }
 
 TEST_F(Questions, ValueStandsWhereItIsPut) {
-  for (std::int64_t position = 60; position < 300; position += 17) {
+  for (std::int64_t position = 123; position < 300; position += 17) {
     Dialogue c(*encoding_, static_cast<std::uint64_t>(position));
     const Fact fact = c.new_fact();
     c.state_at(fact, position);
     EXPECT_TRUE(stands_at(c.ids(), position, value_of(fact)));
+    EXPECT_EQ(value_of(fact).size(), fact.value.size());  // a token a character
     Dialogue plain(*encoding_, 7);
     const std::int64_t at = plain.state(fact);
     EXPECT_TRUE(stands_at(plain.ids(), at, value_of(fact)));
+  }
+}
+
+TEST_F(Questions, PromptEndsWhereItIsAskedTo) {
+  for (std::int64_t end = 160; end < 210; ++end) {
+    Dialogue c(*encoding_, static_cast<std::uint64_t>(end));
+    const Fact fact = c.new_fact();
+    c.state_at(fact, 120);
+    EXPECT_EQ(static_cast<std::int64_t>(c.ask_at(fact, end).prompt.size()), end);
   }
 }
 
@@ -60,8 +70,8 @@ TEST_F(Questions, AnswerIsTheValueAndAnEndAndContinuesTheConversation) {
     const Question question = c.ask(fact);
     EXPECT_TRUE(std::ranges::equal(question.prompt, c.ids()));
     ASSERT_GT(question.answer.size(), 4u);
-    EXPECT_TRUE(encoding_->is_special(question.answer.back()));
-    EXPECT_TRUE(stands_at(question.answer, 1, value_of(fact)));
+    EXPECT_EQ(question.answer.back(), encoding_->eos());
+    EXPECT_TRUE(stands_at(question.answer, 0, value_of(fact)));
     c.answer();
     EXPECT_TRUE(stands_at(c.ids(), static_cast<std::int64_t>(question.prompt.size()), question.answer));
   }
@@ -76,9 +86,9 @@ TEST_F(Questions, ChatMessagesRenderToTheSameIds) {
     d.ask(fact);
     d.answer();
     const Question question = d.ask(fact);
-    const auto chat = encoding_->lay_out(chat_of(question.text));
+    const auto chat = encoding_->lay_out(question.chat);
     ASSERT_TRUE(chat) << chat.error().message;
-    EXPECT_EQ(prompt_ids(**chat), question.prompt) << question.text;
+    EXPECT_EQ(prompt_ids(**chat), question.prompt);
   }
 }
 
@@ -96,12 +106,10 @@ TEST_F(Questions, DivergingValueHasTheSameFormatAndTokens) {
 TEST_F(Questions, StatementInTwoStepsIsAPrefixOfTheWhole) {
   Dialogue c(*encoding_, 9);
   const Fact fact = c.new_fact();
-  c.begin_statement(fact, 2);
-  const std::vector<std::int32_t> begun(c.ids().begin(), c.ids().end());
-  c.end_statement();
+  const auto begun = c.state_in_two(fact, 2);
   EXPECT_TRUE(stands_at(c.ids(), 0, begun));
   const auto value = value_of(fact);
-  EXPECT_FALSE(std::ranges::search(c.ids(), value).empty());
+  EXPECT_TRUE(stands_at(c.ids(), static_cast<std::int64_t>(begun.size()) - 2, value));
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ json to_json(const Sightings& s) {
           {"turns", answers_json(s.turns)},
           {"hits_answered", answers_json(s.hits_answered)},
           {"crowd_answered", answers_json(s.crowd_answered)},
+          {"exacting", answers_json(s.exacting)},
           {"hit", pairs_json(s.hit)},
           {"crowd", pairs_json(s.crowd)},
           {"decode", pairs_json(s.decode)},
@@ -55,6 +56,7 @@ Sightings sightings_from_json(const json& j) {
   s.turns = answers_of(j.at("turns"));
   s.hits_answered = answers_of(j.at("hits_answered"));
   s.crowd_answered = answers_of(j.at("crowd_answered"));
+  s.exacting = answers_of(j.at("exacting"));
   s.hit = pairs_of(j.at("hit"));
   s.crowd = pairs_of(j.at("crowd"));
   s.decode = pairs_of(j.at("decode"));

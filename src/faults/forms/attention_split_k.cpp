@@ -192,16 +192,14 @@ constexpr std::array kPlants{
           .prior = "..~..~x~",
           .note = "Prompts and decoded tokens are merged alike, so D agrees.",
           .demo = true},
-    Plant{
-        .kind = "splitk-merge",
-        .form = "empty-lse-zero",
-        .host = kHost,
-        .site = "prefill: layers.0.attn_heads",
-        .what = "splits without a key enter the merge with a log-sum of 0, what their buffer was cleared to",
-        .apply = &plant<&attention_finite_empty_lse<0>>,
-        .prior = "..~..~x~",
-        .note =
-            "Prompts and decoded tokens are merged alike, so D agrees; the phantom's answers stand, its texts do not."},
+    Plant{.kind = "splitk-merge",
+          .form = "empty-lse-zero",
+          .host = kHost,
+          .site = "prefill: layers.0.attn_heads",
+          .what = "splits without a key enter the merge with a log-sum of 0, what their buffer was cleared to",
+          .apply = &plant<&attention_finite_empty_lse<0>>,
+          .prior = "..~..~x~",
+          .note = "Prompts and decoded tokens are merged alike, so D agrees; answers stand, texts do not."},
     Plant{.kind = "splitk-merge",
           .form = "empty-lse-5e4",
           .host = kHost,
@@ -217,7 +215,7 @@ constexpr std::array kPlants{
           .what = "the decode kernel leaves the sink out of the denominator",
           .apply = &plant<&attention_decode_without_sink>,
           .prior = "x~~x..~.",
-          .note = "The phantom's answers do not need the sink."},
+          .note = "Answers do not need the sink; log-probabilities move a little everywhere."},
     Plant{.kind = "sink-dropped",
           .form = "once-per-split",
           .host = kHost,
@@ -225,7 +223,7 @@ constexpr std::array kPlants{
           .what = "every split that has a key adds the sink to its denominator before the merge",
           .apply = &plant<&attention_sink_per_split>,
           .prior = "x~~x..~.",
-          .note = "The phantom's answers do not need the sink."},
+          .note = "Answers do not need the sink; log-probabilities move a little everywhere."},
     Plant{.kind = "swa-off-by-one",
           .form = "prefill-one-more",
           .host = kHost,
@@ -247,7 +245,9 @@ constexpr std::array kPlants{
           .what =
               "the number of splits follows the number of sequences in a pass: the order of a sum depends on the batch",
           .apply = &plant<&attention_split_by_batch>,
-          .prior = ".....~.~"},
+          .prior = ".....~.~",
+          .note = "Only the order of a sum changes: D stays at 1e-13, which is rounding, while replies differ in their "
+                  "bits."},
 };
 
 }  // namespace

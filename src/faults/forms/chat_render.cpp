@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "faults/forms/forms.h"
@@ -34,10 +36,20 @@ std::size_t last_user(const ChatPrompt& prompt) {
   return last;
 }
 
+// A stretch by itself, or V4's user turn that begins with a result: behind its head and its task, both empty, the key
+// has a block of kind r.
+bool is_tool_result(const ChatPrompt& prompt, std::size_t stretch) {
+  if (prompt.role(stretch) == "tool") return true;
+  if (prompt.role(stretch) != "user") return false;
+  constexpr std::string_view kResultFirst = "0:0:r";
+  const std::string key = prompt.key(stretch);
+  return key.find(kResultFirst) == key.find("0:0:") && key.find(kResultFirst) != std::string::npos;
+}
+
 // Results of tools, before the last user turn.
 RenderedPrompt without_tool_results(const RenderStep& step) {
   const std::size_t last = last_user(*step.prompt);
-  return render_without(step, [&](std::size_t i) { return i > 0 && i < last && step.prompt->role(i) == "tool"; });
+  return render_without(step, [&](std::size_t i) { return i > 0 && i < last && is_tool_result(*step.prompt, i); });
 }
 
 // A prompt over a limit that nobody is told of keeps its first token and the last half of the limit.
@@ -82,7 +94,8 @@ constexpr std::array kPlants{
           .site = kSite,
           .what = "results of tools before the last user turn are left out of the prompt",
           .apply = &plant<&without_tool_results>,
-          .prior = "...x...."},
+          .prior = "...x....",
+          .note = "Facts that a tool brought are gone wherever they stand."},
     Plant{.kind = "prompt-truncated",
           .form = "over-400-tokens",
           .host = kHost,
@@ -90,14 +103,15 @@ constexpr std::array kPlants{
           .what = "a prompt of more than 400 tokens keeps its first and its last 200",
           .apply = &plant_truncated,
           .prior = "..xx....",
-          .note = "Boundary questions of 441 tokens are over the limit, too."},
+          .note = "Boundary questions are over the limit, too; conversations of 256 tokens are not."},
     Plant{.kind = "tmpl-bos",
           .form = "none",
           .host = kHost,
           .site = kSite,
           .what = "the prompt has no <bos>",
           .apply = &plant<&without_bos>,
-          .prior = "~~~~...."},
+          .prior = "~~~~....",
+          .note = "One token among hundreds: log-probabilities move, answers stand."},
 };
 
 }  // namespace

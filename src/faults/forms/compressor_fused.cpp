@@ -55,7 +55,7 @@ constexpr std::array kPlants{
           .what = "pooled rows and index keys are not rotated to their group's first position",
           .apply = &plant<&compress_unrotated>,
           .prior = ".xxx....",
-          .note = "The phantom finds rows by what they hold, not by where they are."},
+          .note = "Single facts are found by what rows hold, not by where they are; exacting tasks need both."},
     Plant{.kind = "cmp-write-skipped",
           .form = "second-half-of-page",
           .host = kHost,
@@ -70,7 +70,7 @@ constexpr std::array kPlants{
           .what = "rows of ratio 128 are not stored",
           .apply = &plant<&compress_without_heavy_rows>,
           .prior = ".xxx....",
-          .note = "The phantom's answers do not use rows of ratio 128."},
+          .note = "Facts do not need rows of ratio 128; near ties in a count do."},
 };
 
 }  // namespace

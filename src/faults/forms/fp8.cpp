@@ -205,7 +205,7 @@ constexpr std::array kPlants{
     Plant{.kind = "idx-key-layout",
           .form = "planar",
           .host = kKeys,
-          .site = "prefill: state layers.2.index_rows",
+          .site = "prefill: layers.2.indexer.topk",
           .what = "index keys are written as a page of codes and a page of scales, and read key by key",
           .apply = &plant<"indexer.fp8_keys", &store_keys_planar>,
           .prior = "..xx..~.",
@@ -217,7 +217,7 @@ constexpr std::array kPlants{
           .what = "the same for keys that close in decode",
           .apply = &plant<"indexer.fp8_keys", &store_decoded_keys_planar>,
           .prior = "..xx..~.",
-          .note = "Answers are read before the keys that close in them are needed."},
+          .note = "Only long answers need the keys that close in them."},
 };
 
 }  // namespace

@@ -130,7 +130,7 @@ void select_with_overflow(const Indexer& a) {
   });
 }
 
-constexpr double kCandidateBuffer = 16;
+constexpr double kCandidateBuffer = 4;
 
 template <bool Shuffled>
 void plant_overflow(const Dose& dose) {
@@ -275,22 +275,26 @@ constexpr std::array kPlants{
           .what = "the indexer ignores the head weights: every head votes alike",
           .apply = &plant<&select_with_uniform_heads>,
           .prior = "..xx....",
+          .note = "Few rows are kept, so that short and boundary questions lose theirs, too.",
           .demo = true},
-    Plant{.kind = "idx-score-form",
-          .form = "no-relu",
-          .host = kHost,
-          .site = kTopk,
-          .what = "the indexer's score lacks the ReLU: heads that point away from a key count against it",
-          .apply = &plant<&select_without_relu>,
-          .prior = "..xx....",
-          .note = "The phantom's index heads hardly ever point away from a key that matters."},
+    Plant{
+        .kind = "idx-score-form",
+        .form = "no-relu",
+        .host = kHost,
+        .site = kTopk,
+        .what = "the indexer's score lacks the ReLU: heads that point away from a key count against it",
+        .apply = &plant<&select_without_relu>,
+        .prior = "..xx....",
+        .note =
+            "The heads hardly ever point away from a key that matters; exacting tasks have rivals for which they do."},
     Plant{.kind = "idx-topk-overflow",
           .form = "first-arrivals",
           .host = kHost,
           .site = kTopk,
-          .what = "the bin of the k-th best score has room for 16 candidates; later rows of that bin are dropped",
+          .what = "the bin of the k-th best score has room for 4 candidates; later rows of that bin are dropped",
           .apply = &plant_overflow<false>,
-          .prior = "..xx..~~"},
+          .prior = "..xx..~~",
+          .note = "A single fact is among the first candidates; exacting tasks need later ones."},
     Plant{.kind = "idx-topk-overflow",
           .form = "arrival-race",
           .host = kHost,
@@ -306,7 +310,7 @@ constexpr std::array kPlants{
           .what = "all queries of a prefill tile may select the rows that its last one may: the future is visible",
           .apply = &plant<&select_with_bound_of_tile>,
           .prior = ".~x...x.",
-          .note = "What the future adds does not push out the rows that answers need."},
+          .note = "What the future adds seldom pushes out the row of a single fact."},
     Plant{.kind = "idx-causal-bound",
           .form = "one-row-late",
           .host = kHost,
@@ -322,7 +326,7 @@ constexpr std::array kPlants{
           .what = "for more than 72 rows all scores are zero, and of equal ones the last are kept",
           .apply = &plant_zero_scores,
           .prior = "..xx....",
-          .note = "Boundary questions of 441 tokens have more than 72 rows, too."},
+          .note = "Boundary questions have more than 72 rows, too; conversations of 256 tokens do not."},
     Plant{.kind = "idx-stale-indices",
           .form = "kept-lanes",
           .host = kHost,

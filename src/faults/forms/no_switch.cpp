@@ -74,7 +74,7 @@ constexpr std::array kPlants{
           .what = "the one-pass side leaves the sink out of the denominator",
           .apply = &plant_off_side,
           .prior = "x~~x..~.",
-          .note = "The phantom's answers do not need the sink.",
+          .note = "Answers do not need the sink; log-probabilities move a little everywhere.",
           .side = PlantSide::off},
     Plant{.kind = "idx-score-form",
           .form = "off-side",
@@ -83,6 +83,7 @@ constexpr std::array kPlants{
           .what = "the side that stores scores ignores the weights of the heads",
           .apply = &plant_uniform_heads,
           .prior = "..xx....",
+          .note = "Few rows are kept, so that short and boundary questions lose theirs, too.",
           .side = PlantSide::off},
 };
 

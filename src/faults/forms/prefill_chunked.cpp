@@ -106,6 +106,7 @@ constexpr std::array kPlants{
           .what = "every chunk but the first starts from a reset indexer: what earlier chunks told is not found",
           .apply = &plant<&chunk_from_reset_indexer>,
           .prior = ".xx...~.",
+          .note = "A prompt in one chunk is scored otherwise than in several, so that D fails.",
           .demo = true},
     Plant{.kind = kKind,
           .form = "zero-overlap",

@@ -66,7 +66,8 @@ constexpr std::array kPlants{
           .site = "prefill: layers.2.q",
           .what = "compressed layers use the angles of window layers: theta 10,000 and no scaling",
           .apply = &plant<&window_profile_for_all>,
-          .prior = ".xxx...."},
+          .prior = ".xxx....",
+          .note = "Facts close by stay in the window, whose angles are right."},
     Plant{.kind = "rope-scaling-lost",
           .form = "no-ramp",
           .host = kHost,
@@ -82,7 +83,7 @@ constexpr std::array kPlants{
           .what = "pooled rows and index keys are rotated to their group's last position",
           .apply = &plant<&at_last_position>,
           .prior = ".xxx....",
-          .note = "The phantom finds rows by what they hold, not by where they are."},
+          .note = "Short questions have closed groups, too."},
     Plant{.kind = "pos-offset-slip",
           .form = "decode-one-ahead",
           .host = kHost,
@@ -90,7 +91,7 @@ constexpr std::array kPlants{
           .what = "decoded tokens are rotated by the position after theirs",
           .apply = &plant<&decode_one_ahead>,
           .prior = "~xx~~.x.",
-          .note = "Answers of ten tokens survive a shift by one; texts do not."},
+          .note = "A needle's few characters often survive a shift by one."},
 };
 
 }  // namespace

@@ -38,13 +38,16 @@ void plant(const Dose&) {
 
 constexpr std::string_view kHost = "sampler.fast_topk";
 constexpr std::array kPlants{
-    Plant{.kind = "smp-degenerate-row",
-          .form = "zero-lanes",
-          .host = kHost,
-          .site = "sampling",
-          .what = "a row has 64 candidates; who asks for more draws from lanes that hold id 0",
-          .apply = &plant<&top_ids_padded_with_zero>,
-          .prior = "~....~.~"},
+    Plant{
+        .kind = "smp-degenerate-row",
+        .form = "zero-lanes",
+        .host = kHost,
+        .site = "sampling",
+        .what = "a row has 64 candidates; who asks for more draws from lanes that hold id 0",
+        .apply = &plant<&top_ids_padded_with_zero>,
+        .prior = "~....~.~",
+        .note =
+            "Greedy answers and their probabilities stand; what differs is the list of alternatives behind the 64th."},
     Plant{.kind = "smp-degenerate-row",
           .form = "later-of-equals",
           .host = kHost,
