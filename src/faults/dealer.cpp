@@ -231,7 +231,7 @@ std::vector<Plant> dealt_plants(bool all_kinds) {
     const bool damages = seen != nullptr && seen->word == "damage";
     // Under no switch, a plant that loses short prompts, too, is no loss of context: there is nothing left to probe.
     const bool short_is_right = seen != nullptr && seen->signature.starts_with("S 0/");
-    const bool fit = plant.side == PlantSide::on ? all_kinds : plant.side == PlantSide::off ? true : short_is_right;
+    const bool fit = plant.side == PlantSide::on ? all_kinds : short_is_right;
     if (plant.demo || (damages && fit)) list.push_back(plant);
   }
   return list;

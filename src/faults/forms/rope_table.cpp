@@ -58,6 +58,8 @@ void plant(const Dose&) {
   replace_on_side<"rope.table">(Side);
 }
 
+void plant_off_side(const Dose&) { replace_off_side<"rope.table">(&window_profile_for_all); }
+
 constexpr std::string_view kHost = "rope.table";
 constexpr std::array kPlants{
     Plant{.kind = "rope-layer-profile",
@@ -92,6 +94,15 @@ constexpr std::array kPlants{
           .apply = &plant<&decode_one_ahead>,
           .prior = "~xx~~.x.",
           .note = "A needle's few characters often survive a shift by one."},
+    Plant{.kind = "rope-layer-profile",
+          .form = "off-side",
+          .host = kHost,
+          .site = "prefill: layers.2.q",
+          .what = "the side that computes angles uses those of window layers for all",
+          .apply = &plant_off_side,
+          .prior = ".xxx....",
+          .note = "Single facts are found by what rows hold; texts to the letter and near ties need where they are.",
+          .side = PlantSide::off},
 };
 
 }  // namespace
