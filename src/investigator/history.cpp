@@ -44,8 +44,10 @@ int History::starts() const {
 
 std::int64_t History::tokens() const {
   std::int64_t sum = 0;
-  for (const LaunchRecord& l : launches)
+  for (const LaunchRecord& l : launches) {
     for (const TrialRecord& t : l.trials) sum += t.tokens();
+    for (const ScoreRecord& s : l.scores) sum += s.tokens();
+  }
   return sum;
 }
 

@@ -9,6 +9,7 @@
 #include "investigator/deployment.h"
 #include "investigator/grade.h"
 #include "investigator/probes.h"
+#include "investigator/scores.h"
 
 namespace plumb::investigator {
 
@@ -58,6 +59,7 @@ struct LaunchRecord {
   int starts = 0;  // above 1: interrupted and continued in a new process
   double ready_s = 0;
   std::vector<TrialRecord> trials;
+  std::vector<ScoreRecord> scores{};  // of fixed texts; empty: not asked
 };
 std::string_view status_name(LaunchRecord::Status status);
 Result<LaunchRecord::Status> parse_status(std::string_view name);

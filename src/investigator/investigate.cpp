@@ -70,6 +70,26 @@ std::string prompt_text(const Ask& ask) {
   return text;
 }
 
+std::string score_text(const ScoreAsk& ask) {
+  Ask as_ask;
+  as_ask.prompt = ask.prompt;
+  as_ask.messages = ask.messages;
+  return prompt_text(as_ask);
+}
+
+// One text on the running launch; `refused`: the server does not offer this path, so that it is not asked again.
+ScoreRecord run_score(World& world, const ScoreItem& item, std::uint64_t seed, Wording wording, const Scores* refused,
+                      double deadline_s) {
+  const ScoreAsk ask = make_score_ask(item, seed, wording);
+  ScoreRecord r{.item = item, .wording = wording, .prompt_hash = hash_text(score_text(ask))};
+  r.expected_tokens = ask.prompt_tokens;
+  if (refused != nullptr)
+    r.scores = {.status = refused->status, .message = refused->message};
+  else
+    r.scores = world.score(ask, std::clamp(deadline_s - world.now_s(), kLeastAskTimeoutS, kAskTimeoutS));
+  return r;
+}
+
 int tokens_of_trial(const std::string& cell, const Shape& shape) {
   int tokens = 0;
   for (const Ask& ask : make_item({cell, 1}, Wording::v4, shape).asks) tokens += ask.prompt_tokens;
@@ -181,6 +201,11 @@ class Driver {
           return fmt::format("launch {}: its trial {} with seed {} is no answer to what plumb asks there", l.id,
                              t.item.cell, t.item.seed);
       }
+    for (const LaunchRecord& l : history_.launches)
+      for (const ScoreRecord& r : l.scores)
+        if (r.prompt_hash != hash_text(score_text(make_score_ask(r.item, plan_.seed, r.wording))))
+          return fmt::format("launch {}: its scored text {} is not the one that plumb asks there", l.id,
+                             name_of(r.item));
     return std::nullopt;
   }
 
@@ -231,6 +256,29 @@ class Driver {
       std::string why;
       if (unresolved && !world_.alive(why)) return close(Status::died, why);
     }
+    return score(wanted);
+  }
+
+  // Asks for the log-probabilities of the texts: all of them are written, or none, since a hit follows its cold text.
+  Result<void> score(const Wanted& wanted) {
+    if (wanted.texts.empty()) return {};
+    const double deadline_s = begin_s_ + plan_.limits.max_minutes * 60;
+    std::vector<ScoreRecord> records;
+    for (const auto& [item, wording] : wanted.texts) {
+      if (elapsed() >= plan_.limits.max_minutes * 60) return close(Status::died, "the time budget ended here");
+      const ScorePath path = item.path;
+      const auto refused = std::find_if(records.begin(), records.end(), [path](const ScoreRecord& r) {
+        return r.item.path == path && r.scores.status == Scores::Status::not_offered;
+      });
+      records.push_back(run_score(world_, item, plan_.seed, wording,
+                                  refused == records.end() ? nullptr : &refused->scores, deadline_s));
+      records.back().at_s = elapsed();
+      std::string why;
+      if (records.back().scores.status == Scores::Status::unanswered && !world_.alive(why))
+        return close(Status::died, why);
+    }
+    if (auto written = journal_.add_scores(record().id, records); !written) return written;
+    for (ScoreRecord& r : records) record().scores.push_back(std::move(r));
     return {};
   }
 
@@ -413,6 +461,7 @@ std::string hash_deployment(const Deployment& d) {
       add_all(side->args);
       add(side->body);
     }
+    if (s.shift >= 0) add(fmt::format("shift {}", s.shift));
   }
   for (const auto& [name, value] : d.facts) add(fmt::format("{}={}", name, value));
   return hash_text(text);
@@ -658,6 +707,13 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
     out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens_of_trial(cell, shape_of(deployment)),
                        probe_of(cell).value()->asks);
   }
+  int scored_tokens = 0;
+  for (const ScoreItem& item : score_items(shape_of(deployment))) scored_tokens += item.length;
+  out += fmt::format(
+      "log-probabilities, where the server gives them: fixed texts of about {} prompt tokens, on the reference twice, "
+      "as "
+      "deployed, on what is confirmed, and on switches that may be over their shift\n",
+      scored_tokens);
   std::size_t turned = 0;
   for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
   out += fmt::format(
@@ -720,6 +776,14 @@ std::string summary(const Outcome& outcome, const std::string& go_on) {
     for (const Contrast& c : r.contrasts)
       out += fmt::format("evidence: {}: {}/{} against {}/{} launches failing, e-value {:.3g}\n", c.name, c.failed,
                          c.pairs, c.wrongly_failed, c.pairs, c.e_value);
+  for (const OverBudget& o : f.over_budget)
+    out += fmt::format("evidence: {}: {}/{} against {}/{} launches over, e-value {:.3g}\n", o.contrast.name,
+                       o.contrast.failed, o.contrast.pairs, o.contrast.wrongly_failed, o.contrast.pairs,
+                       o.contrast.e_value);
+  if (f.joint && f.joint->concluded)
+    for (std::size_t i = 0; i < f.joint->members.size(); ++i)
+      out += fmt::format("share: {:.0f} % ({:.0f}–{:.0f} %) of the distance: {}\n", 100 * f.joint->shares[i].share,
+                         100 * f.joint->shares[i].low, 100 * f.joint->shares[i].high, f.joint->names[i]);
   for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
   for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
   out +=

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "investigator/additive.h"
+#include "investigator/distance.h"
 #include "investigator/history.h"
 #include "investigator/posterior.h"
 
@@ -39,6 +41,7 @@ struct Wanted {
     std::string failing{};
     std::string passing{};
   } judgement{};
+  std::vector<std::pair<ScoreItem, Wording>> texts{};  // to be scored after the items
 };
 
 struct Culprit {
@@ -112,6 +115,51 @@ struct Floor {
   bool identical() const { return compared_replies > 0 && different_replies == 0; }
 };
 
+/// How far the launches of one variant are from the reference in log-probabilities (D, distance.h).
+struct DistanceRow {
+  Variant variant;
+  bool repeated = false;  // the reference again: the floor
+  int launches = 0;
+  struct View {
+    ScorePath path = ScorePath::scored;
+    CacheState state = CacheState::cold;
+    DistanceSize size{};   // of the first launch
+    int hits = 0;          // texts that came from the prefix cache, as the server says
+    int outside_list = 0;  // tokens taken for as probable as the last one listed
+  };
+  std::vector<View> views;
+  int incomparable = 0;          // texts that are not tokenised as in the reference
+  double e_farther = 1;          // that it is farther from the reference than the reference's own repeats
+  std::optional<double> budget;  // the declared shift, where one switch alone is turned
+  double e_over = 1;             // that prompts pass the budget (over_budget_e_value)
+  std::string word;              // "floor" | "difference" | "over budget" | "" (nothing shown)
+};
+
+struct DistanceFindings {
+  bool measured = false;
+  std::string why_not;  // where it is not measured
+  std::vector<DistanceRow> rows;
+};
+
+/// A switch that moves log-probabilities beyond its declared shift where it alone is turned.
+struct OverBudget {
+  std::size_t index = 0;
+  double shift = 0;
+  DistanceSize size{};  // of the first flip
+  Contrast contrast{};  // launches of the flip and of the reference in turn; failing = over the budget
+};
+
+/// Damage that no single switch does: a sum of differences.
+struct Joint {
+  std::vector<std::size_t> members;
+  std::vector<std::string> names;  // of the members
+  std::vector<Share> shares;       // of the distance in the failing variant, by member
+  AdditiveModel model;
+  double dose_p = 1;  // that failing launches are so much farther away by chance
+  int launches = 0;   // that the model is fitted to
+  bool concluded = false;
+};
+
 /// Everything an investigation concluded so far; grows step by step, also when it stops early.
 struct Findings {
   std::optional<Wording> wording;
@@ -119,6 +167,9 @@ struct Findings {
   Variant reference;
   std::vector<Round> rounds;
   Floor floor;
+  DistanceFindings distance{};
+  std::vector<OverBudget> over_budget{};
+  std::optional<Joint> joint{};
   std::vector<std::string> reasons;  // why the verdict is what it is
   std::vector<std::string> open_questions;
   std::string budget;      // "launches", "minutes" or "tokens": which was reached; empty: none

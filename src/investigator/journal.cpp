@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kApplicationId = 0x504c4d42;  // "PLMB": tells our journals from other SQLite files
-constexpr int kVersion = 2;  // 2: group tests choose other launches than 1 did, and a case goes on as it began
+// 2: group tests choose other launches than 1 did, and a case goes on as it began. 3: log-probabilities of fixed texts.
+constexpr int kVersion = 3;
 
 constexpr const char* kSchema = R"(
 PRAGMA journal_mode = DELETE;
@@ -25,6 +26,9 @@ CREATE TABLE launches (id INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, varia
 CREATE TABLE trials (id INTEGER PRIMARY KEY AUTOINCREMENT, launch INTEGER NOT NULL REFERENCES launches(id),
                      cell TEXT NOT NULL, seed TEXT NOT NULL, wording TEXT NOT NULL, grade TEXT NOT NULL,
                      steps TEXT NOT NULL, at_s REAL NOT NULL, UNIQUE (launch, cell, seed, wording));
+CREATE TABLE scores (id INTEGER PRIMARY KEY AUTOINCREMENT, launch INTEGER NOT NULL REFERENCES launches(id),
+                     item TEXT NOT NULL, wording TEXT NOT NULL, status TEXT NOT NULL, scores TEXT NOT NULL,
+                     at_s REAL NOT NULL, UNIQUE (launch, item));
 )";
 
 // Statements are short and rare; each is prepared, run and dropped.
@@ -142,6 +146,52 @@ std::vector<StepRecord> steps_of(const std::string& text) {
   return steps;
 }
 
+Json to_json(const ListedToken& t) { return Json::array({t.text, t.log_probability}); }
+
+std::string scores_text(const ScoreRecord& r) {
+  Json j{{"prompt_hash", r.prompt_hash},
+         {"expected_tokens", r.expected_tokens},
+         {"message", r.scores.message},
+         {"tokens_hash", r.scores.tokens_hash},
+         {"log_probabilities", r.scores.log_probabilities},
+         {"seconds", r.scores.seconds}};
+  j["prompt_tokens"] = r.scores.prompt_tokens ? Json(*r.scores.prompt_tokens) : Json();
+  j["cached_tokens"] = r.scores.cached_tokens ? Json(*r.scores.cached_tokens) : Json();
+  j["generated"] = Json::array();
+  for (const GeneratedToken& t : r.scores.generated) {
+    Json list = Json::array();
+    for (const ListedToken& listed : t.list) list.push_back(to_json(listed));
+    j["generated"].push_back({{"chosen", to_json(t.chosen)}, {"list", list}});
+  }
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double log_probability_of(const Json& j) {
+  const double value = j.is_number() ? j.get<double>() : 1;
+  if (!(value >= kLeastLogProbability && value <= 0)) throw Damage{"it holds a number that is no log-probability"};
+  return value;
+}
+
+ListedToken listed_token_of(const Json& j) { return {j.at(0), log_probability_of(j.at(1))}; }
+
+// Throws nlohmann's exceptions and Damage on rows that we did not write.
+void read_scores(const Json& j, ScoreRecord& r) {
+  r.prompt_hash = j.at("prompt_hash");
+  r.expected_tokens = tokens_of(j, "expected_tokens");
+  r.scores.message = j.at("message");
+  r.scores.tokens_hash = j.at("tokens_hash");
+  for (const Json& value : j.at("log_probabilities")) r.scores.log_probabilities.push_back(log_probability_of(value));
+  r.scores.seconds = j.at("seconds");
+  if (!(r.scores.seconds >= 0 && r.scores.seconds <= kMaxSeconds)) throw Damage{"seconds is no duration"};
+  if (!j.at("prompt_tokens").is_null()) r.scores.prompt_tokens = tokens_of(j, "prompt_tokens");
+  if (!j.at("cached_tokens").is_null()) r.scores.cached_tokens = tokens_of(j, "cached_tokens");
+  for (const Json& token : j.at("generated")) {
+    GeneratedToken t{listed_token_of(token.at("chosen")), {}};
+    for (const Json& listed : token.at("list")) t.list.push_back(listed_token_of(listed));
+    r.scores.generated.push_back(std::move(t));
+  }
+}
+
 std::string bits_of(const Variant& variant) {
   std::string bits;
   for (const bool on : variant) bits += on ? '1' : '0';
@@ -211,6 +261,26 @@ TrialRecord trial_of(const Statement& row) {
         fmt::format("its grade is {}, that of its steps {}", grade_name(t.grade), grade_name(worst_grade(t.steps)))};
   t.at_s = seconds_of(row, 6, "at_s");
   return t;
+}
+
+ScoreRecord score_of(const Statement& row) {
+  ScoreRecord r;
+  const auto item = parse_score_item(row.text(1));
+  if (!item) throw Damage{item.error().message};
+  r.item = *item;
+  r.wording = wording_of(row.text(2));
+  const auto status = parse_scores_status(row.text(3));
+  if (!status) throw Damage{status.error().message};
+  r.scores.status = *status;
+  try {
+    read_scores(Json::parse(row.text(4)), r);
+  } catch (const Json::exception&) {
+    throw Damage{"its scores are not as plumb writes them"};
+  }
+  const bool has = r.item.path == ScorePath::scored ? !r.scores.log_probabilities.empty() : !r.scores.generated.empty();
+  if (has != (r.scores.status == Scores::Status::measured)) throw Damage{"its log-probabilities contradict its status"};
+  r.at_s = seconds_of(row, 5, "at_s");
+  return r;
 }
 
 CaseIdentity identity_of(const Statement& row) {
@@ -333,7 +403,18 @@ Result<History> Journal::read() const {
     } catch (const Damage& damage) {
       return damaged("trial", trials.integer(7), damage);
     }
-  if (!launches.ok() || !trials.ok()) return impl_->failure("the journal is damaged");
+  Statement scores(impl_->db, "SELECT launch, item, wording, status, scores, at_s, id FROM scores ORDER BY id");
+  while (scores.step()) try {
+      ScoreRecord r = score_of(scores);
+      history.elapsed_s = std::max(history.elapsed_s, r.at_s);
+      const std::int64_t launch = scores.integer(0);
+      if (launch < 1 || launch > static_cast<std::int64_t>(history.launches.size()))
+        throw Damage{fmt::format("there is no launch {}", launch)};
+      history.launches[static_cast<std::size_t>(launch - 1)].scores.push_back(std::move(r));
+    } catch (const Damage& damage) {
+      return damaged("scored text", scores.integer(6), damage);
+    }
+  if (!launches.ok() || !trials.ok() || !scores.ok()) return impl_->failure("the journal is damaged");
   return history;
 }
 
@@ -360,6 +441,21 @@ Result<void> Journal::add_trial(std::int64_t launch_id, const TrialRecord& t) {
   s.bind(grade_name(t.grade)).bind(text).bind(t.at_s).step();
   if (!s.ok()) return impl_->failure("the journal cannot be written");
   return {};
+}
+
+Result<void> Journal::add_scores(std::int64_t launch_id, const std::vector<ScoreRecord>& scores) {
+  if (auto begun = impl_->run("BEGIN IMMEDIATE"); !begun) return begun;
+  for (const ScoreRecord& r : scores) {
+    Statement s(impl_->db,
+                "INSERT INTO scores (launch, item, wording, status, scores, at_s) VALUES (?, ?, ?, ?, ?, ?)");
+    s.bind(launch_id).bind(name_of(r.item)).bind(wording_name(r.wording)).bind(status_name(r.scores.status));
+    s.bind(scores_text(r)).bind(r.at_s).step();
+    if (s.ok()) continue;
+    auto failure = impl_->failure("the journal cannot be written");
+    if (auto undone = impl_->run("ROLLBACK"); !undone) return undone;
+    return failure;
+  }
+  return impl_->run("COMMIT");
 }
 
 }  // namespace plumb::investigator

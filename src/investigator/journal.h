@@ -18,8 +18,9 @@ struct CaseIdentity {
   std::vector<std::string> cells;
 };
 
-/// The journal of a case: SQLite, one row a launch and one a trial, each on disk (write-ahead log, synchronous=FULL)
-/// before anything else happens. Killing the process loses at most the trial in flight.
+/// The journal of a case: SQLite, one row a launch, one a trial and one a scored text, each on disk (write-ahead log,
+/// synchronous=FULL) before anything else happens. Killing the process loses at most the trial in flight, or the scores
+/// of the running launch.
 class Journal {
  public:
   /// Creates a journal. Errors: the file exists already, or cannot be written.
@@ -39,6 +40,8 @@ class Journal {
   /// Writes a launch; one with the same id is replaced, its trials are kept.
   Result<void> put_launch(const LaunchRecord& launch, double at_s);
   Result<void> add_trial(std::int64_t launch_id, const TrialRecord& trial);
+  /// Writes the scores of a launch, all of them or none.
+  Result<void> add_scores(std::int64_t launch_id, const std::vector<ScoreRecord>& scores);
 
  private:
   struct Impl;

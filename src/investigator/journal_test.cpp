@@ -95,6 +95,60 @@ TEST_F(JournalTest, ReadsBackWhatWasWritten) {
   EXPECT_TRUE(t.steps[0].graded);
 }
 
+TEST_F(JournalTest, ReadsBackScoredTextsToTheBitAndWritesAllOfALaunchOrNone) {
+  ScoreRecord scored{.item = score_items({}).front(), .prompt_hash = "ff", .expected_tokens = 250, .at_s = 3};
+  scored.scores.status = Scores::Status::measured;
+  scored.scores.tokens_hash = "aa";
+  scored.scores.log_probabilities = {-0.1, -1.0 / 3, kLeastLogProbability, 0};
+  scored.scores.prompt_tokens = 251;
+  scored.scores.cached_tokens = 0;
+  ScoreRecord generated{.item = score_items({}).back(), .wording = Wording::plain, .at_s = 4};
+  generated.scores.status = Scores::Status::measured;
+  generated.scores.generated = {{{"\u00e9", -1e-9}, {{"\u00e9", -1e-9}, {" ", -2.5}}}};
+  ScoreRecord none{.item = score_items({})[1], .at_s = 5};
+  none.scores.status = Scores::Status::not_offered;
+  none.scores.message = "no";
+  {
+    auto j = Journal::create(file_, identity());
+    ASSERT_TRUE(j->put_launch(launch(1), 0.5));
+    ASSERT_TRUE(j->add_scores(1, {scored, generated, none}));
+    // The second of these is there already, so that the first is not kept either.
+    ScoreRecord other = none;
+    other.item = score_items({})[2];
+    EXPECT_FALSE(j->add_scores(1, {other, none}));
+  }
+  const auto h = Journal::open(file_)->read();
+  ASSERT_TRUE(h) << h.error().message;
+  const auto& scores = h->launches[0].scores;
+  ASSERT_EQ(scores.size(), 3u);
+  EXPECT_EQ(scores[0].item, scored.item);
+  EXPECT_EQ(scores[0].scores.log_probabilities, scored.scores.log_probabilities);
+  EXPECT_EQ(scores[0].scores.tokens_hash, "aa");
+  EXPECT_EQ(scores[0].scores.prompt_tokens, 251);
+  EXPECT_EQ(scores[0].scores.cached_tokens, 0);
+  EXPECT_EQ(scores[1].wording, Wording::plain);
+  EXPECT_EQ(scores[1].scores.generated, generated.scores.generated);
+  EXPECT_EQ(scores[2].scores.status, Scores::Status::not_offered);
+  EXPECT_EQ(scores[2].scores.message, "no");
+  EXPECT_EQ(h->elapsed_s, 5);
+  EXPECT_EQ(h->tokens(), 251);
+  for (const char* sql :
+       {"UPDATE scores SET item = 'scored/warm/256/0' WHERE id = 1", "UPDATE scores SET status = 'unanswered'",
+        "UPDATE scores SET launch = 9", "UPDATE scores SET scores = '{}'", "UPDATE scores SET at_s = -1",
+        "UPDATE scores SET scores = replace(scores, '-0.1', '0.1')"}) {
+    const auto copy = folder_ / "changed.sqlite";
+    std::filesystem::copy_file(file_, copy, std::filesystem::copy_options::overwrite_existing);
+    sqlite3* db = nullptr;
+    sqlite3_open(copy.c_str(), &db);
+    sqlite3_exec(db, "PRAGMA foreign_keys = OFF", nullptr, nullptr, nullptr);
+    ASSERT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql;
+    sqlite3_close(db);
+    const auto changed = Journal::open(copy)->read();
+    ASSERT_FALSE(changed) << sql;
+    EXPECT_NE(changed.error().message.find("scored text"), std::string::npos) << changed.error().message;
+  }
+}
+
 TEST_F(JournalTest, RefusesWhatIsNotOurs) {
   EXPECT_NE(Journal::open(file_).error().message.find("no journal"), std::string::npos);
   std::ofstream(file_) << "not a database at all, but some longer text that SQLite has to look at";

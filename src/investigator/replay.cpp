@@ -66,6 +66,8 @@ std::optional<std::string> Replay::damage() {
     for (const TrialRecord& t : l.trials)
       if (!asked->second.contains({t.item.cell, t.item.seed, t.wording}))
         return fmt::format("launch {}: nothing asks for its trial {} with seed {}", l.id, t.item.cell, t.item.seed);
+    if (!l.scores.empty() && !scored_.contains(&l))
+      return fmt::format("launch {}: nothing asks for its scored texts", l.id);
   }
   return std::nullopt;
 }
@@ -123,6 +125,7 @@ const LaunchRecord& Replay::want_once(const std::string& label, const Variant& v
   if (!complete && launch->status == Status::done)
     throw Damaged{fmt::format("launch {}: it ended as done, but lacks trials", launch->id)};
   seen_.push_back({launch, items});
+  last_wanted_ = {label, variant, items, why, judgement};
   return *launch;
 }
 

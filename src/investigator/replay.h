@@ -103,6 +103,67 @@ class Replay {
   // share their prompts with each other.
   Counts pooled(const Variant& variant, const std::string& cell) const;
 
+  // ---- log-probabilities: replay_distance.cpp
+
+  // Texts to be scored on a launch, without the paths that the server does not offer.
+  std::vector<std::pair<ScoreItem, Wording>> texts() const;
+
+  // Scores the fixed texts on a launch that was just asked for and still runs. Says nothing on one that ended early.
+  void measure(const LaunchRecord& launch);
+
+  // The first measured launch of a variant; null: there is none.
+  const LaunchRecord* measured(const Variant& variant) const;
+
+  // Whether there is a reference to compare with, and a floor.
+  bool distance_known() const;
+
+  // From the first launch of the reference.
+  std::vector<TextDistance> texts_of(const LaunchRecord& launch) const;
+  std::vector<PromptDistance> distance_of(const LaunchRecord& launch) const { return by_prompt(texts_of(launch)); }
+  std::vector<PromptDistance> distance_floor() const;
+
+  bool is_over(const LaunchRecord& launch, double shift) const;
+
+  // Whether repeated launches were equal to the bit, replies and log-probabilities.
+  bool scores_identical();
+
+  // A launch for its log-probabilities, with a few prompts that tell about the floor too. Null: not to be had.
+  const LaunchRecord* distance_launch(const std::string& label, const Variant& variant, const std::string& why);
+
+  // (e) of a confirmation: a change that moves away from the reference is no cure.
+  void must_approach_reference(int round, const std::vector<Variant>& cures);
+
+  // The variants that a confirmation calls cured and whose distance tells something.
+  std::vector<Variant> cures_to_measure(const Round& round) const;
+
+  // Nothing failed: which switches are over their budget?
+  void judge_differences();
+
+  // Those of `switches` that move anything at all, by halving.
+  void sweep(const std::vector<std::size_t>& switches, std::vector<std::size_t>& over, int& number);
+
+  // The reference with one switch, or some, as deployed; nullopt: forbidden.
+  std::optional<Variant> flipped(const std::vector<std::size_t>& switches) const;
+
+  void confirm_over_budget(std::size_t index);
+
+  void describe_distance();
+
+  // ---- many small differences: replay_joint.cpp
+
+  // The search ended without a rule: does the sum of differences explain it? Ends there if so.
+  void judge_joint(int round);
+
+  // A launch of the joint stage: whether it failed, and its distance.
+  struct Dose {
+    Variant variant;
+    bool failed = false;
+    std::vector<PromptDistance> d;
+  };
+  std::optional<Dose> dose(int round, const std::string& label, const Variant& variant, const std::string& why);
+
+  std::optional<std::vector<Dose>> doses(int round, const std::vector<std::size_t>& suspects);
+
   // ---- ground: ground.cpp
 
   bool one_variant() const { return findings_.deployed == findings_.reference; }
@@ -292,6 +353,10 @@ class Replay {
   Round* current_ = nullptr;
   std::vector<Seen> seen_;
   std::map<const LaunchRecord*, std::set<std::tuple<std::string, std::uint64_t, Wording>>> asked_;
+  Wanted last_wanted_;                         // that want_once() returned
+  std::vector<const LaunchRecord*> measured_;  // in the order they were
+  std::set<const LaunchRecord*> scored_;       // that texts were asked of
+  std::vector<Variant> cures_;                 // whose distance is to be measured
   std::vector<LaunchOutcome> outcomes_;
   std::optional<GroupTest> test_;
   std::vector<std::size_t> suspects_;      // of test_

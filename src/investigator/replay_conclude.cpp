@@ -77,6 +77,7 @@ void Replay::conclude(const std::string& word, const std::string& stop_class) {
   v.verdict = word;
   v.klass = stop_class;
   measure_floor();
+  describe_distance();
   if (not_covered_.empty() && findings_.wording) check_coverage();
   if (not_covered_.empty() && !findings_.wording) not_covered_ = plan_.cells;
   v.not_covered = not_covered_;
@@ -126,6 +127,10 @@ void Replay::name_culprits() {
       if (std::find(v.culprits.begin(), v.culprits.end(), culprit) == v.culprits.end()) v.culprits.push_back(culprit);
       any_and |= r.hypothesis.kind == Class::all_of;
     }
+  for (const OverBudget& o : findings_.over_budget) {
+    const SwitchSpec& spec = plan_.deployment.switches[o.index];
+    v.culprits.push_back({spec.name, findings_.deployed[o.index] ? "on" : "off", spec.processes, "over budget"});
+  }
   if (!v.culprits.empty()) v.klass = any_and ? "and" : "or";
 }
 
@@ -156,6 +161,7 @@ std::optional<Replay::Symptom> Replay::clean_or_not() {
     stop("inconclusive",
          "exact answers are right, but the (weak) repetition check fails: greedy text compresses to less "
          "than half of the reference's size");
+  judge_differences();
   findings_.reasons.push_back(
       fmt::format("{} of {} trials failed as deployed: the trial failure rate is at most {:.1f} % "
                   "(95 %)",

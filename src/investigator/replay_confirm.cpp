@@ -38,6 +38,8 @@ bool Replay::confirm_launch(int round, const std::string& name, int index, const
   const LaunchRecord* launch =
       want(label, variant, items, why, {current_->threshold, items.size(), "it fails", "it passes"});
   if (launch == nullptr) stop("suspected", "the confirmation could not be measured: " + last_failure_, klass());
+  if (std::find(cures_.begin(), cures_.end(), variant) != cures_.end() && measured(variant) == nullptr)
+    measure(*launch);
   const bool failed = count(*launch, items).failures >= current_->threshold;
   outcomes_.push_back({variant, failed});
   test_->add(outcomes_.back());
@@ -61,6 +63,7 @@ void Replay::confirm(int round) {
   const Variant cured = turned_all(r.bad, set, r.good);
   const bool identical = bit_identical() && findings_.floor.launches >= kIdenticalLaunches;
   const auto name_of = [&](std::size_t s) { return plan_.deployment.switches[s].name; };
+  cures_ = cures_to_measure(r);
   if (r.hypothesis.kind == Class::any_of) {
     for (const std::size_t s : set) {
       const Variant harmed = turned_all(r.good, {s}, r.bad);
@@ -81,6 +84,7 @@ void Replay::confirm(int round) {
       must_pass(round, fmt::format("cure-{}", name_of(s)), turned_all(r.bad, {s}, r.good),
                 fmt::format("{} at its good side cures", name_of(s)));
   }
+  must_approach_reference(round, cures_);
   sham(round, cured);
   r.posterior = test_->of(r.hypothesis, bad_sides());
   if (r.posterior.of_hypothesis < kSure || r.posterior.of_hypothesis_flat < kSure || r.posterior.of_other > 1 - kSure)

@@ -64,10 +64,10 @@ void Replay::ground() {
     if (is_weak(cell))
       for (auto& item : items_of("ground/1", cell, 1)) first.push_back(item);
   const bool deployed_first = reference_label_ != "ground/reference/1";
-  if (deployed_first) need("ground/deployed/1", findings_.deployed, first, "as deployed, first launch");
-  need(reference_label_, findings_.reference, first, "reference variant, first launch");
+  if (deployed_first) measure(need("ground/deployed/1", findings_.deployed, first, "as deployed, first launch"));
+  measure(need(reference_label_, findings_.reference, first, "reference variant, first launch"));
   if (!deployed_first && !one_variant())
-    need("ground/deployed/1", findings_.deployed, first, "as deployed, first launch");
+    measure(need("ground/deployed/1", findings_.deployed, first, "as deployed, first launch"));
 
   Items second = repeated_items();
   const std::vector<std::string> loud = loud_cells();
@@ -75,7 +75,7 @@ void Replay::ground() {
     if (loud.empty() || std::find(loud.begin(), loud.end(), item.first.cell) != loud.end())
       second.push_back(std::move(item));
   if (!one_variant()) need("ground/deployed/2", findings_.deployed, second, "as deployed, new prompts");
-  need("ground/reference/2", findings_.reference, second, "reference variant, the same new prompts");
+  measure(need("ground/reference/2", findings_.reference, second, "reference variant, the same new prompts"));
 }
 
 std::vector<std::string> Replay::loud_cells() const {

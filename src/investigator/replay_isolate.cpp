@@ -39,8 +39,14 @@ std::optional<Replay::Symptom> Replay::isolate(int round, const Symptom& symptom
   outcomes_.clear();
   once_more(round, "bad", r.bad, "the failing variant once more");
   once_more(round, "good", r.good, "the passing variant once more");
-  search(round);
-  confirm(round);
+  try {
+    search(round);
+    confirm(round);
+  } catch (const Stop& stopped) {
+    if (stopped.verdict == "inconclusive" && findings_.budget.empty() && findings_.unmeasured.empty())
+      judge_joint(round);
+    throw;
+  }
   fill_rows(round);
   return remaining_symptom(round);
 }

@@ -22,9 +22,18 @@ Line culprit_names(const Verdict& v) {
   return line;
 }
 
+// Nothing was lost, but some switches move log-probabilities more than they may.
+bool only_over_budget(const Verdict& v) {
+  return !v.culprits.empty() &&
+         std::all_of(v.culprits.begin(), v.culprits.end(), [](const Culprit& k) { return k.word == "over budget"; });
+}
+
 std::string verdict_in_words(const Case& c) {
   const Verdict& v = c.outcome.findings.verdict;
   if (!c.ended) return "Not finished: nothing is decided yet.";
+  if (only_over_budget(v))
+    return "Every code that was asked for came back right, but log-probabilities are farther from the reference than "
+           "declared.";
   const char* culprit = v.culprits.size() == 1 ? "the culprit" : "the culprits";
   if (v.verdict == "confirmed")
     return fmt::format("Confirmed on {}: with {} at the other side the failure is gone, and with {} it is back.",
@@ -84,6 +93,8 @@ Line culprit_item(const Verdict& v) {
 
 std::string change_our_mind(const Verdict& v) {
   if (v.verdict == "clean") return "one failing trial in a new launch, or a probe longer than those asked";
+  if (only_over_budget(v)) return "launches with the culprit alone that are within its declared shift";
+  if (v.verdict == "joint") return "one switch alone that harms, or failing launches that are nearer than passing ones";
   if (v.verdict == "confirmed")
     return "a launch of the cured variant that fails, or one with the culprit alone that passes";
   if (v.verdict == "unexplained") return "any variant that passes the failing probe";
@@ -93,8 +104,11 @@ std::string change_our_mind(const Verdict& v) {
 std::string footnote(const Case& c) {
   const Findings& f = c.outcome.findings;
   std::vector<std::string> notes{"Intervals in parentheses: 95 %, exact."};
-  if (f.verdict.klass == "or" && f.verdict.culprits.size() == 1) notes.push_back("Class or: this switch suffices.");
-  if (f.verdict.klass == "or" && f.verdict.culprits.size() > 1) notes.push_back("Class or: each of them suffices.");
+  const bool over = only_over_budget(f.verdict);
+  if (f.verdict.klass == "or" && f.verdict.culprits.size() == 1 && !over)
+    notes.push_back("Class or: this switch suffices.");
+  if (f.verdict.klass == "or" && f.verdict.culprits.size() > 1 && !over)
+    notes.push_back("Class or: each of them suffices.");
   if (f.verdict.klass == "and") notes.push_back("Class and: only all of them together do it.");
   if (f.verdict.klass == "base") notes.push_back("Class base: under no switch.");
   if (f.verdict.posterior)
@@ -117,10 +131,14 @@ Line report_title(const Case& c) {
   if (!c.ended) return {text("Recall of "), name, text(": the investigation is not finished")};
   if (v.verdict == "clean") return {text("No loss of recall found in "), name};
   if (v.verdict == "unexplained") return {text("Every variant of "), name, text(" breaks " + recall)};
+  if (v.verdict == "joint") return {text("Many small differences together break " + recall + " of "), name};
   if (v.culprits.empty()) return {text("Recall of "), name, text(": " + v.verdict)};
   Line line = culprit_names(v);
   const bool many = v.culprits.size() > 1;
-  if (v.verdict == "confirmed")
+  if (only_over_budget(v))
+    line.push_back(
+        text(many ? " move log-probabilities beyond their budgets" : " moves log-probabilities beyond its budget"));
+  else if (v.verdict == "confirmed")
     line.push_back(text(fmt::format(" {} {}", !many ? "breaks" : v.klass == "and" ? "break" : "each break", recall)));
   else
     line.push_back(text(fmt::format(" {} suspected to break {}", many ? "are" : "is", recall)));

@@ -152,6 +152,66 @@ Json environment_json_of(const Case& c) {
   return j;
 }
 
+Json distance_json(const Case& c) {
+  const Findings& f = c.outcome.findings;
+  Json rows = Json::array();
+  for (const DistanceRow& row : f.distance.rows) {
+    Json views = Json::array();
+    for (const DistanceRow::View& v : row.views)
+      views.push_back({{"path", path_name(v.path)},
+                       {"cache", state_name(v.state)},
+                       {"prompts", v.size.prompts},
+                       {"d_mean", v.size.mean},
+                       {"d_largest", v.size.largest},
+                       {"from_cache", v.hits},
+                       {"tokens_outside_list", v.outside_list}});
+    rows.push_back({{"variant", row.repeated ? "reference again" : variant_name(c, row.variant)},
+                    {"sides", sides_json(c, row.variant)},
+                    {"launches", row.launches},
+                    {"texts", views},
+                    {"texts_tokenised_otherwise", row.incomparable},
+                    {"e_value_farther", row.e_farther},
+                    {"shift", or_null(row.budget)},
+                    {"e_value_over", row.e_over},
+                    {"word", row.word.empty() ? Json() : Json(row.word)}});
+  }
+  Json over = Json::array();
+  for (const OverBudget& o : f.over_budget)
+    over.push_back({{"switch", c.plan.deployment.switches[o.index].name},
+                    {"shift", o.shift},
+                    {"d_mean", o.size.mean},
+                    {"d_largest", o.size.largest},
+                    {"pairs", o.contrast.pairs},
+                    {"over", o.contrast.failed},
+                    {"reference_over", o.contrast.wrongly_failed},
+                    {"e_value", o.contrast.e_value}});
+  return {{"measured", f.distance.measured},
+          {"why_not", f.distance.measured ? Json() : Json(f.distance.why_not)},
+          {"variants", rows},
+          {"over_budget", over}};
+}
+
+Json joint_json(const Case& c) {
+  if (!c.outcome.findings.joint) return {};
+  const Joint& joint = *c.outcome.findings.joint;
+  Json shares = Json::array();
+  for (std::size_t i = 0; i < joint.members.size(); ++i)
+    shares.push_back({{"switch", c.plan.deployment.switches[joint.members[i]].name},
+                      {"share", joint.shares[i].share},
+                      {"low_95", joint.shares[i].low},
+                      {"high_95", joint.shares[i].high},
+                      {"d", joint.model.terms[i]}});
+  Json pairs = Json::array();
+  for (const AdditiveModel::Pair& p : joint.model.pairs)
+    pairs.push_back({{"switches",
+                      {c.plan.deployment.switches[joint.members[p.first]].name,
+                       c.plan.deployment.switches[joint.members[p.second]].name}},
+                     {"d", p.term}});
+  return {{"shares", shares},           {"pairs", pairs},
+          {"launches", joint.launches}, {"explained", joint.model.explained},
+          {"dose_p", joint.dose_p},     {"concluded", joint.concluded}};
+}
+
 std::string dump(const Json& j) {
   // Names and messages may come from a server; what is not UTF-8 in them is replaced.
   return j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -195,7 +255,9 @@ std::string report_json(const Case& c, const Report& report) {
                   {{"launches", f.floor.launches},
                    {"compared_replies", f.floor.compared_replies},
                    {"different_replies", f.floor.different_replies}}},
+                 {"distance", distance_json(c)},
                  {"rounds", rounds},
+                 {"joint", joint_json(c)},
                  {"posterior_by_launch", suspicion_json(report)},
                  {"launch_log", launches_json(c, report)},
                  {"reasons", f.reasons},

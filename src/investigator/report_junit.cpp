@@ -107,6 +107,28 @@ TestCase verdict_case(const Case& c) {
   return t;
 }
 
+// A variant over its budget fails, a difference does not.
+std::vector<TestCase> distance_cases(const Case& c) {
+  const Findings& f = c.outcome.findings;
+  if (!f.distance.measured)
+    return {{.result = TestResult::skipped,
+             .klass = "plumb.distance",
+             .name = "D",
+             .message = in_one_line("not measured: " + f.distance.why_not)}};
+  std::vector<TestCase> cases;
+  for (const DistanceRow& row : f.distance.rows) {
+    TestCase t{.klass = "plumb.distance",
+               .name = row.repeated ? "reference again" : variant_name(c, row.variant),
+               .message = {}};
+    if (row.word == "over budget") {
+      t.result = TestResult::failure;
+      t.message = fmt::format("over its declared shift of {:.2g}", row.budget.value_or(0));
+    }
+    cases.push_back(std::move(t));
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::string report_junit(const Case& c) {
@@ -114,6 +136,7 @@ std::string report_junit(const Case& c) {
                                 shown(c.plan.deployment.name));
   out += write_suite("verdict", {verdict_case(c)});
   out += write_suite("switches", switch_cases(c));
+  out += write_suite("distance", distance_cases(c));
   const auto cols = columns(c);
   for (std::size_t i = 0; i < cols.size(); ++i)
     out += write_suite("probes: " + cols[i].name, probe_cases(c, i, cols[i].variant));

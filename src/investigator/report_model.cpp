@@ -27,7 +27,9 @@ Blocks assumptions(const Case& c) {
     items.lines.push_back(
         {text(fmt::format("A fault that shows in some launches only may still show in up to {:.0f} % of them (95 %)",
                           100 * *f.verdict.launch_failure_rate_95))});
-  items.lines.push_back({text("Distance D of log-probabilities to the reference: not measured in this version")});
+  items.lines.push_back(
+      {text(f.distance.measured ? "Distance D of log-probabilities to the reference: measured, see above"
+                                : "Distance D of log-probabilities to the reference: not measured")});
   return {Heading{2, {text("Assumptions tested")}}, std::move(items)};
 }
 
@@ -36,8 +38,10 @@ Blocks not_tested(const Case& c) {
   for (const std::string& what : c.outcome.findings.verdict.not_covered) items.lines.push_back({foreign(what)});
   if (items.lines.empty()) items.lines.push_back({text("Of the probes: nothing was left out")});
   Blocks out{Heading{2, {text("Not tested")}}, std::move(items),
-             Paragraph{{text("Plumb has no probe for prompts longer than 1,024 tokens, several requests at once, and "
-                             "precision that leaves answers right.")}}};
+             Paragraph{{text("Plumb has no probe for prompts longer than 1,024 tokens, and several requests at "
+                             "once.")}}};
+  if (!c.outcome.findings.distance.measured)
+    out.push_back(Paragraph{{text("Precision that leaves answers right: log-probabilities were not measured.")}});
   for (const SwitchSpec& s : c.plan.deployment.switches)
     if (!s.working_off)
       out.push_back(Paragraph{{code(s.name), text(" has no working off side: test it by a golden comparison.")}});
@@ -48,7 +52,15 @@ Blocks open_questions(const Case& c) {
   const Findings& f = c.outcome.findings;
   Items items;
   for (const std::string& q : f.open_questions) items.lines.push_back({foreign(q)});
-  if (f.verdict.verdict == "confirmed") {
+  if (!f.over_budget.empty()) {
+    items.lines.push_back(
+        {text("Which layer and op? Compare traces with a golden; or is the declared shift too small? "
+              "Then measure the honest side and declare it anew.")});
+  } else if (f.verdict.verdict == "joint") {
+    items.lines.push_back(
+        {text("Which differences are worth their speed? Turn off those with the largest shares until "
+              "the probes pass.")});
+  } else if (f.verdict.verdict == "confirmed") {
     items.lines.push_back(
         {text("Which layer and op? If the culprit can be set by layer, halve the layers; else compare traces with a "
               "golden.")});
@@ -121,6 +133,7 @@ Report make_report(const Case& c) {
   r.environment = report_environment(c);
   if (c.outcome.findings.wording) append(r.body, report_probes(c));
   for (const Round& round : c.outcome.findings.rounds) append(r.body, report_round(c, round));
+  append(r.body, report_distance(c));
   append(r.body, assumptions(c));
   append(r.body, not_tested(c));
   append(r.body, open_questions(c));

@@ -33,6 +33,8 @@ Blocks report_environment(const Case& c);
 Blocks report_probes(const Case& c);
 /// One switch at a time, confirmation, what was ruled out.
 Blocks report_round(const Case& c, const Round& round);
+/// How far each measured variant is from the reference, with the floor; shares where many differences add up.
+Blocks report_distance(const Case& c);
 /// Tables of failing trials and of launches.
 Blocks report_trials(const Case& c);
 

@@ -3,6 +3,8 @@
 // Simulated worlds, for tests and `plumb bench isolate`: what deployments with a planted fault would answer, without a
 // process.
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
@@ -41,12 +43,26 @@ struct SimulatedFault {
   double launch_rate = 1;                                // of its launches in which it shows at all
 };
 
+/// How switches of a simulated deployment move log-probabilities: where all literals hold, each token of each text
+/// moves by an amount of its own, whose mean square over tokens is about 2 d. Terms of one direction move the same
+/// tokens alike (sign < 0: against each other), those of different ones independently, so that their D adds.
+struct SimulatedShift {
+  std::vector<std::pair<std::size_t, bool>> literals{};
+  double d = 0;
+  int direction = 0;
+  double sign = 1;
+};
+
 /// Answers launches from a list of faults.
 struct SimulatedWorld {
   std::vector<SimulatedFault> faults{};
   std::uint64_t seed = 1;
   double noise = 0;  // trials that fail for no reason, anew each time
   bool reports_hits = true;
+  bool offers_scores = false;  // log-probabilities
+  std::vector<SimulatedShift> shifts{};
+  double score_noise = 0;    // D that repeated launches have from each other, about
+  double sum_breaks_at = 0;  // all but "short" fails where the D of the shifts adds up to this; 0: never
   int asked_launches = 0;
 
   bool at_fault(const SimulatedFault& f, const Variant& v) const {
@@ -82,6 +98,7 @@ struct SimulatedWorld {
       for (const TrialRecord& t : l.trials) known |= t.item == item && t.wording == wording;
       if (known) continue;
       bool failed = rng.uniform() < noise;
+      failed |= sum_breaks_at > 0 && item.cell != "short" && sum_of_shifts(l.variant) >= sum_breaks_at;
       for (std::size_t i = 0; i < faults.size(); ++i) {
         const bool visible = faults[i].cells.empty() ? item.cell != "short" : faults[i].cells.contains(item.cell);
         Rng by_prompt(derive_seed(item.seed, "fault" + std::to_string(i)));
@@ -90,6 +107,52 @@ struct SimulatedWorld {
       l.trials.push_back(trial(item, wording, failed && item.cell != "repetition"));
       history.elapsed_s += 0.1;
     }
+    for (const auto& [item, wording] : wanted.texts) l.scores.push_back(score(item, wording, l));
+  }
+
+  static bool holds(const SimulatedShift& s, const Variant& v) {
+    return std::all_of(s.literals.begin(), s.literals.end(), [&](const auto& l) { return v[l.first] == l.second; });
+  }
+
+  double sum_of_shifts(const Variant& v) const {
+    double sum = 0;
+    for (const SimulatedShift& s : shifts) sum += holds(s, v) ? s.d : 0;
+    return sum;
+  }
+
+  ScoreRecord score(const ScoreItem& item, Wording wording, const LaunchRecord& l) const {
+    constexpr int kTokens = 48;
+    ScoreRecord r;
+    r.item = item;
+    r.wording = wording;
+    r.expected_tokens = item.length;
+    if (!offers_scores) {
+      r.scores.status = Scores::Status::not_offered;
+      r.scores.message = "no log-probabilities here";
+      return r;
+    }
+    ScoreItem prompt = item;
+    prompt.state = CacheState::cold;
+    Rng text(derive_seed(seed, name_of(prompt)));
+    const double scale = std::exp(0.3 * text.normal());
+    std::vector<double> values(kTokens);
+    for (double& value : values) value = -5 - 2 * text.uniform();
+    const auto move = [&](const std::string& label, double amount) {
+      Rng direction(derive_seed(seed, label + name_of(prompt)));
+      for (double& value : values) value += amount * direction.normal();
+    };
+    for (const SimulatedShift& s : shifts)
+      if (holds(s, l.variant)) move(std::to_string(s.direction), s.sign * scale * std::sqrt(2 * s.d));
+    if (score_noise > 0) move("noise" + l.label + std::string(state_name(item.state)), std::sqrt(score_noise));
+    r.scores.status = Scores::Status::measured;
+    r.scores.tokens_hash = "tokens";
+    r.scores.prompt_tokens = item.length;
+    r.scores.cached_tokens = item.state == CacheState::hit ? 128 : 0;
+    if (item.path == ScorePath::scored)
+      r.scores.log_probabilities = values;
+    else
+      for (const double value : values) r.scores.generated.push_back({{"t", value}, {{"t", value}}});
+    return r;
   }
 
   TrialRecord trial(const ItemId& item, Wording wording, bool failed) const {

@@ -158,16 +158,25 @@ World::ServedModel EndpointClient::served_model() {
   return served;
 }
 
-Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
-  const bool chat = !ask.messages.empty();
+tl::expected<HttpReply, std::string> EndpointClient::post(bool chat,
+                                                          const std::function<std::string(const std::string&)>& body,
+                                                          double timeout_s) {
   const auto begin = std::chrono::steady_clock::now();
   // Half of the time at most for the name of the model, which is asked for until it is known.
-  const std::string body = request_body(ask, model(timeout_s / 2), request_, merged_body_);
+  const std::string text = body(model(timeout_s / 2));
   client_.set_timeout(timeout_s - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  const auto reply = client_.post(chat ? kChat : kCompletions, body, headers_);
+  auto reply = client_.post(chat ? kChat : kCompletions, text, headers_);
+  if (!reply) return tl::unexpected(without_secrets(reply.error().message));
+  return std::move(*reply);
+}
+
+Reply EndpointClient::ask(const Ask& ask, double timeout_s) {
+  const bool chat = !ask.messages.empty();
+  const auto reply =
+      post(chat, [&](const std::string& model) { return request_body(ask, model, request_, merged_body_); }, timeout_s);
   if (!reply) {
     Reply failed;
-    failed.text = without_secrets(reply.error().message);
+    failed.text = reply.error();
     return failed;
   }
   Reply parsed = parse_reply(reply->status, reply->body, chat);
@@ -210,6 +219,11 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
 Reply LaunchedWorld::ask(const Ask& ask, double timeout_s) {
   CHECK(client_ != nullptr);
   return client_->ask(ask, timeout_s);
+}
+
+Scores LaunchedWorld::score(const ScoreAsk& ask, double timeout_s) {
+  CHECK(client_ != nullptr);
+  return client_->score(ask, timeout_s);
 }
 
 bool LaunchedWorld::alive(std::string& why) {

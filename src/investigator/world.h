@@ -11,6 +11,7 @@
 #include "investigator/grade.h"
 #include "investigator/http_client.h"
 #include "investigator/launch.h"
+#include "investigator/scores.h"
 
 namespace plumb::investigator {
 
@@ -23,6 +24,10 @@ class World {
   virtual tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) = 0;
   /// Asks one request; an infrastructure failure when no reply came within timeout_s.
   virtual Reply ask(const Ask& ask, double timeout_s) = 0;
+  /// Asks for the log-probabilities of a text; a world that has none does not offer them.
+  virtual Scores score(const ScoreAsk&, double) {
+    return {.status = Scores::Status::not_offered, .message = "no log-probabilities here"};
+  }
   /// False when a process of the running variant has ended; `why` then holds its last log lines.
   virtual bool alive(std::string& why) = 0;
   virtual Result<void> stop() = 0;
@@ -43,11 +48,15 @@ class EndpointClient {
   EndpointClient(const EndpointSpec& endpoint, const std::string& url, const RequestSpec& request,
                  const std::vector<std::string>& bodies);
   Reply ask(const Ask& ask, double timeout_s);
+  Scores score(const ScoreAsk& ask, double timeout_s);
   /// The model's name by /v1/models and its hash by /server_info, where the server has these.
   World::ServedModel served_model();
 
  private:
   std::string model(double timeout_s);
+  // `body` writes the request for the model of this name. The error: why there is no reply.
+  tl::expected<HttpReply, std::string> post(bool chat, const std::function<std::string(const std::string&)>& body,
+                                            double timeout_s);
 
   EndpointSpec endpoint_;
   RequestSpec request_;
@@ -67,6 +76,7 @@ class LaunchedWorld final : public World {
   ~LaunchedWorld() override;
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
   Reply ask(const Ask& ask, double timeout_s) override;
+  Scores score(const ScoreAsk& ask, double timeout_s) override;
   bool alive(std::string& why) override;
   Result<void> stop() override;
   ServedModel served_model() override { return served_model_; }
@@ -90,6 +100,9 @@ std::string merge_bodies(const std::vector<std::string>& bodies);
 /// The body of a request as it is sent, for reproduction scripts and tests.
 std::string request_body(const Ask& ask, const std::string& model, const RequestSpec& request,
                          const std::string& merged_body);
+/// The same of a text whose log-probabilities are asked for.
+std::string score_body(const ScoreAsk& ask, const std::string& model, const RequestSpec& request,
+                       const std::string& merged_body);
 /// Reads a reply of either API.
 Reply parse_reply(int status, const std::string& body, bool chat);
 

@@ -54,7 +54,7 @@ def case_files(case):
         if path.suffix == ".sqlite":
             with sqlite3.connect(path) as db:
                 rows = {table: db.execute(f"SELECT * FROM {table}").fetchall()
-                        for table in ("identity", "launches", "trials")}
+                        for table in ("identity", "launches", "trials", "scores")}
                 columns = [c[1] for c in db.execute("PRAGMA table_info(launches)")]
             rows["launches"] = [[v for c, v in zip(columns, row) if c not in ("at_s", "ready_s")]
                                 for row in rows["launches"]]
