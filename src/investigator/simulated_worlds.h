@@ -48,6 +48,7 @@ struct SimulatedWorld {
   double noise = 0;  // trials that fail for no reason, anew each time
   bool reports_hits = true;
   int asked_launches = 0;
+  std::function<bool(const Variant&)> does_not_start = {};
 
   bool at_fault(const SimulatedFault& f, const Variant& v) const {
     if (f.literals.empty()) return true;
@@ -70,10 +71,15 @@ struct SimulatedWorld {
       l.label = wanted.label;
       l.variant = wanted.variant;
       l.starts = 1;
+      if (does_not_start && does_not_start(wanted.variant)) {
+        l.status = LaunchRecord::Status::infeasible;
+        l.message = "process server ended: assertion failed";
+      }
       history.launches.push_back(l);
       ++asked_launches;
     }
     LaunchRecord& l = history.launches.back();
+    if (l.status == LaunchRecord::Status::infeasible) return;
     Rng rng(derive_seed(seed, wanted.label));
     std::vector<bool> shows;
     for (const SimulatedFault& f : faults) shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
