@@ -71,7 +71,6 @@ TEST(Reference, AGuiltySwitchThatCannotBeTurnedIsNamedAmongWhatMayBeTheCause) {
 }
 
 TEST(Reference, TwoThatCannotBothBeOffAreLearntAsAPair) {
-  int confirmed = 0;
   constexpr std::uint64_t kWorlds = 12;
   for (std::uint64_t seed = 0; seed < kWorlds; ++seed) {
     const std::size_t a = seed % 8, b = (a + 1 + seed % 7) % 8;
@@ -79,8 +78,10 @@ TEST(Reference, TwoThatCannotBothBeOffAreLearntAsAPair) {
     SimulatedWorld world{.faults = {{.literals = {{guilty, true}}}}, .seed = seed};
     world.does_not_start = [&](const Variant& v) { return !v[a] && !v[b]; };
     const Played p = play(plan_of(switches_all_on(8), seed), world);
-    // Rules that differ only where nothing starts cannot be told apart, which may leave one that is kept on undecided.
-    confirmed += p.findings.verdict.verdict == "confirmed" ? 1 : 0;
+    // Rules that differ only where nothing starts cannot be told apart, which may leave the one kept on undecided.
+    const std::string& verdict = p.findings.verdict.verdict;
+    const bool may_be_open = guilty == std::max(a, b) && verdict == "inconclusive";
+    EXPECT_TRUE(verdict == "confirmed" || may_be_open) << seed << " " << reasons(p);
     for (const Culprit& culprit : p.findings.verdict.culprits)
       EXPECT_EQ(culprit.switch_name, "s" + std::to_string(guilty)) << seed << " " << reasons(p);
     ASSERT_EQ(p.findings.unswitchable.size(), 1u);
@@ -93,7 +94,6 @@ TEST(Reference, TwoThatCannotBothBeOffAreLearntAsAPair) {
       }
     expect_nothing_asked_of_what_did_not_start(p);
   }
-  EXPECT_GE(confirmed, 10);
 }
 
 TEST(Reference, WithoutAnyOffSideThatStartsThePassRateAloneIsMeasured) {
