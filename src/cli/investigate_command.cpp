@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/report_options.h"
+#include "investigator/given_beside.h"
 #include "investigator/plan_lint.h"
 #include "investigator/report.h"
 #include "server/command_line.h"
@@ -25,18 +26,22 @@ struct Args {
   bool json = false;
   bool allow_load = false;
   std::string conversation;
+  std::string ranks;
+  bool redact = false;
   ReportOptions report;
   investigator::Limits limits;
 };
 
 int run(const Args& args) {
-  if (!args.conversation.empty()) return fail("--conversation: replaying a conversation is not supported yet");
   if (args.allow_load) return fail("--allow-load: probes under load are not supported yet");
   const auto text = read_file(args.deployment);
   if (!text) return fail(text.error().message);
   std::vector<investigator::FileNote> notes;
-  const auto deployment = investigator::parse_deployment(*text, args.deployment, &notes);
+  auto deployment = investigator::parse_deployment(*text, args.deployment, &notes);
   if (!deployment) return fail(deployment.error().message);
+  if (const auto given = investigator::take_given(*deployment, args.conversation, args.ranks); !given)
+    return fail(given.error().message);
+  deployment->given.redact = args.redact;
   if (args.plan) {
     const auto plan = args.json ? investigator::explained_plan_json(*deployment, args.limits, notes)
                                 : investigator::explain_plan(*deployment, args.limits, *text, notes);
@@ -81,7 +86,11 @@ void add_investigate_command(CLI::App& app, int& exit_code) {
   command->add_flag("--plan", args->plan, "explain each line of the file and what would be done, launch nothing");
   command->add_flag("--resume", args->resume, "go on with the case where it was interrupted");
   command->add_flag("--json", args->json, "print the verdict, or with --plan the plan, as one JSON document");
-  command->add_option("--conversation", args->conversation, "a conversation to replay (not supported yet)");
+  command->add_option("--conversation", args->conversation,
+                      "a conversation of yours (JSON: a request body or a list of messages) to replay and to plant a "
+                      "code in");
+  command->add_option("--ranks", args->ranks, "what plumb rank --json printed: where to look first");
+  add_redact(*command, args->redact);
   add_listen(*command, args->report);
   add_junit(*command, args->report);
   command->add_flag("--allow-load", args->allow_load, "allow probes under load (not supported yet)");

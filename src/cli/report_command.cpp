@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/report_options.h"
+#include "investigator/given_beside.h"
 #include "investigator/report.h"
 
 namespace plumb::cli {
@@ -13,10 +14,15 @@ namespace {
 struct Args {
   std::string case_dir;
   bool json = false;
+  bool redact = false;
   ReportOptions report;
 };
 
 int run(const Args& args) {
+  if (args.redact) {
+    if (!investigator::has_journal(args.case_dir)) return fail(args.case_dir + ": is no case: it has no journal");
+    if (const auto done = investigator::redact_case(args.case_dir); !done) return fail(done.error().message);
+  }
   const auto c = investigator::report_case(args.case_dir, {});
   if (!c) return fail(c.error().message);
   if (const auto done = write_junit(args.report, args.case_dir, {}); !done) return fail(done.error().message);
@@ -35,6 +41,7 @@ void add_report_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("report", "write the report of a case again from its journal, and print it");
   command->add_option("case", args->case_dir, "case folder")->required();
   command->add_flag("--json", args->json, "print the verdict as one JSON document");
+  add_redact(*command, args->redact);
   add_junit(*command, args->report);
   command->callback([args, &exit_code] { exit_code = run(*args); });
 }

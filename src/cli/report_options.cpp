@@ -18,6 +18,11 @@ void add_junit(CLI::App& command, ReportOptions& options) {
   command.add_option("--junit", options.junit, "write a JUnit file: each probe of each variant, each switch");
 }
 
+void add_redact(CLI::App& command, bool& redact) {
+  command.add_flag("--redact", redact,
+                   "show prompts and replies by length and hash alone, and record them so from now on");
+}
+
 Result<std::unique_ptr<investigator::LivePage>> start_live_page(const ReportOptions& options) {
   if (options.listen.empty()) return std::unique_ptr<investigator::LivePage>();
   const auto address = investigator::parse_live_address(options.listen);

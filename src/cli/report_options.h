@@ -24,6 +24,9 @@ void add_listen(CLI::App& command, ReportOptions& options);
 /// Adds --junit.
 void add_junit(CLI::App& command, ReportOptions& options);
 
+/// Adds --redact.
+void add_redact(CLI::App& command, bool& redact);
+
 /// Starts the live page and says on stderr where it is; null when none is asked for. Errors: no address, or in use.
 Result<std::unique_ptr<investigator::LivePage>> start_live_page(const ReportOptions& options);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,16 @@ struct SourceSpec {
   double build_timeout_s = 3600;
 };
 
+class OperatorConversation;
+struct RankedSwitches;
+
+/// What the operator gave beside the deployment file; the case folder has copies.
+struct GivenBeside {
+  std::shared_ptr<const OperatorConversation> conversation{};
+  std::shared_ptr<const RankedSwitches> ranks{};
+  bool redact = false;  // prompts and replies are kept and shown by length and hash alone
+};
+
 /// A deployment file: processes, endpoints, switches (formats: docs/deployment.md).
 struct Deployment {
   std::string name;
@@ -104,6 +115,7 @@ struct Deployment {
   std::vector<SwitchSpec> switches;
   std::map<std::string, std::int64_t> facts;  // window, chunk, page, index_topk, max_len
   SourceSpec source{};
+  GivenBeside given{};
 };
 
 /// What plumb understands of one place of a deployment file.

@@ -92,14 +92,34 @@ Graded grade_codes(const std::vector<std::string>& codes, const Ask& ask) {
   return {Grade::wrong, "unknown code"};
 }
 
-Graded grade_without_code(std::string_view content, const Reply& reply) {
-  if (is_blank(content)) return {Grade::no_answer, "empty"};
+// Nothing of the shape of a code. `thought`: what the reasoning says.
+Graded grade_without_code(std::string_view content, std::string_view thought, const Reply& reply, const Ask& ask) {
+  if (is_blank(content) && !reply.calls.empty()) return {Grade::no_answer, "a tool call instead of an answer"};
+  if (is_blank(content)) {
+    const auto codes = code_strings(thought);
+    const bool known = std::find(codes.begin(), codes.end(), ask.expected) != codes.end();
+    return {Grade::no_answer, known ? "empty: the answer stands in the reasoning alone" : "empty"};
+  }
   const std::string text = lower(content);
   if (is_loop(content)) return {Grade::no_answer, "loop"};
   if (has_any(text, kDenials)) return {Grade::wrong, "denial"};
   if (has_any(text, kRefusals)) return {Grade::refused, "refusal"};
   if (reply.finish_reason == "length") return {Grade::no_answer, "length limit"};
   return {Grade::wrong, "no code"};
+}
+
+// Whether the limit came while the expected code was being written.
+bool is_cut_inside(std::string_view content, const std::string& code, const Ask& ask, const Reply& reply) {
+  return reply.finish_reason == "length" && content.ends_with(code) && ask.expected.size() > code.size() &&
+         ask.expected.starts_with(code);
+}
+
+// The arguments of the tool that was asked for, else of all.
+std::string arguments_of(const Reply& reply, const Ask& ask) {
+  std::string text;
+  for (const Reply::ToolCall& call : reply.calls)
+    if (ask.tool.empty() || call.name == ask.tool) text += " " + call.arguments;
+  return text;
 }
 
 }  // namespace
@@ -118,6 +138,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
+
+bool is_denial(std::string_view text) { return has_any(lower(text), kDenials); }
 
 std::string_view grade_name(Grade grade) { return kGradeNames[static_cast<std::size_t>(grade)]; }
 
@@ -162,13 +184,21 @@ Graded grade_reply(const Reply& reply, const Ask& ask) {
       break;
   }
   if (reply.finish_reason == "content_filter") return {Grade::refused, "content filter"};
-  const auto content = final_content(reply.text);
-  if (!content) return {Grade::no_answer, "length limit"};
-  const std::vector<std::string> codes = code_strings(*content);
-  if (codes.empty()) return grade_without_code(*content, reply);
+  if (reply.refusal) return {Grade::refused, "refusal"};
+  const auto written = std::string_view(reply.text).substr(0, reply.content_end);
+  const auto content = final_content(written);
+  if (!content && reply.calls.empty())
+    return {Grade::no_answer,
+            reply.finish_reason == "length" ? std::string(kLengthInReasoning) : "reasoning without an end"};
+  const std::string_view said = content.value_or("");
+  std::vector<std::string> codes = code_strings(said);
+  for (std::string& code : code_strings(arguments_of(reply, ask))) codes.push_back(std::move(code));
+  const std::string_view thought = written.substr(0, written.size() - said.size());
+  if (codes.empty()) return grade_without_code(said, thought, reply, ask);
   if (std::all_of(codes.begin(), codes.end(), [&](const std::string& c) { return c == ask.expected; }))
     return {Grade::right, ""};
-  if (is_loop(*content)) return {Grade::no_answer, "loop"};
+  if (is_loop(said)) return {Grade::no_answer, "loop"};
+  if (codes.size() == 1 && is_cut_inside(said, codes[0], ask, reply)) return {Grade::no_answer, "length limit"};
   return grade_codes(codes, ask);
 }
 

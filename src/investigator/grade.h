@@ -19,6 +19,15 @@ struct Reply {
   } kind = Kind::infrastructure;
   std::string text;           // the generated text; of the other kinds the message
   std::string finish_reason;  // "stop", "length"...
+  /// Of a chat: what of the text is no content. Reasoning stands before it as "<think>…</think>", the arguments of tool
+  /// calls behind it.
+  struct ToolCall {
+    std::string name;
+    std::string arguments;
+  };
+  std::vector<ToolCall> calls{};
+  std::size_t content_end = std::string::npos;  // where the arguments begin
+  bool refusal = false;                         // the text is what the API calls a refusal
   int status = 0;
   std::optional<int> prompt_tokens;
   std::optional<int> cached_tokens;
@@ -40,8 +49,17 @@ struct Graded {
 /// with a digit. Filler never has this shape.
 std::vector<std::string> code_strings(std::string_view text);
 
-/// Grades a reply: right = the code-shaped strings of the final content (after reasoning) are exactly {expected}.
+/// The detail of a reply that stopped at its length limit before its reasoning ended: it is asked again once.
+inline constexpr std::string_view kLengthInReasoning = "length limit inside reasoning";
+
+/// Grades a reply: right = the code-shaped strings of the final content (after reasoning), and of the arguments of the
+/// tool that was asked for, are exactly {expected}. What stands in the reasoning alone is no answer.
 Graded grade_reply(const Reply& reply, const Ask& ask);
+
+/// Whether a text says that what was asked for was not said or is not known.
+bool is_denial(std::string_view text);
+/// The detail of a reply that is not graded and says so.
+inline constexpr const char* kDenies = "says that it does not remember";
 
 /// Insertions, deletions and exchanges of one character that make the one text of the other.
 int edit_distance(std::string_view a, std::string_view b);

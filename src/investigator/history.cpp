@@ -10,7 +10,7 @@ constexpr std::array kStatusNames{"open", "done", "infeasible", "failed", "died"
 
 std::int64_t TrialRecord::tokens() const {
   std::int64_t sum = 0;
-  for (const StepRecord& s : steps) sum += s.prompt_tokens.value_or(s.expected_tokens);
+  for (const StepRecord& s : steps) sum += s.prompt_tokens.value_or(s.expected_tokens) + s.dial_tokens;
   return sum;
 }
 

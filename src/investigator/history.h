@@ -25,9 +25,15 @@ struct StepRecord {
   bool graded = false;
   bool wants_hit = false;
   std::optional<int> prompt_tokens;  // as the server counts
-  int expected_tokens = 0;           // as the phantom's rule counts
+  int expected_tokens = 0;           // as the phantom's rule counts, or as dialled
   std::optional<int> cached_tokens;
   double seconds = 0;
+  int padding = 0;          // words before the prompt that give it its length (dial.h); 0: none
+  int dial_requests = 0;    // sent before this one, to find that number
+  int dial_tokens = 0;      // of those
+  bool superseded = false;  // asked again by the next step with more room to think, which counts instead
+  std::string room{};       // how this one got more: "thinking budget doubled", "thinking off"; empty: it is no retry
+  std::string undialled{};  // why the prompt has no exact length; empty: it has, or needs none
 };
 
 /// One probe on one launch of one variant with one seed.

@@ -3,24 +3,21 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <random>
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/check.h"
 #include "base/durable_file.h"
+#include "investigator/dial.h"
+#include "investigator/given_beside.h"
 #include "investigator/live_page.h"
 #include "investigator/report.h"
+#include "investigator/report_redaction.h"
 #include "investigator/restart_never.h"
 #include "investigator/source_tree.h"
 
@@ -30,14 +27,8 @@ namespace {
 using Status = LaunchRecord::Status;
 
 constexpr const char* kJournal = "journal.sqlite";
-// Launches, for a plan.
-constexpr int kLeastGround = 4;
-constexpr int kMostGround = 6;
-constexpr int kUsualConfirmation = 6;
-
 constexpr const char* kDeployment = "deployment.toml";
 constexpr const char* kEnvironment = "environment.json";
-constexpr const char* kDemo = "demo.json";
 
 // Exclusive use of a case folder, until the process ends or this is destroyed.
 class CaseLock {
@@ -63,67 +54,6 @@ class CaseLock {
   int fd_;
 };
 
-std::string prompt_text(const Ask& ask) {
-  if (ask.messages.empty()) return ask.prompt;
-  std::string text;
-  for (const Message& m : ask.messages) text += m.role + "\n" + m.content + "\n";
-  return text;
-}
-
-std::string score_text(const ScoreAsk& ask) {
-  Ask as_ask;
-  as_ask.prompt = ask.prompt;
-  as_ask.messages = ask.messages;
-  return prompt_text(as_ask);
-}
-
-// One text on the running launch; `refused`: the server does not offer this path, so that it is not asked again.
-ScoreRecord run_score(World& world, const ScoreItem& item, std::uint64_t seed, Wording wording, const Scores* refused,
-                      double deadline_s) {
-  const ScoreAsk ask = make_score_ask(item, seed, wording);
-  ScoreRecord r{.item = item, .wording = wording, .prompt_hash = hash_text(score_text(ask))};
-  r.expected_tokens = ask.prompt_tokens;
-  if (refused != nullptr)
-    r.scores = {.status = refused->status, .message = refused->message};
-  else
-    r.scores = world.score(ask, std::clamp(deadline_s - world.now_s(), kLeastAskTimeoutS, kAskTimeoutS));
-  return r;
-}
-
-int tokens_of_trial(const std::string& cell, const Shape& shape) {
-  int tokens = 0;
-  for (const Ask& ask : make_item({cell, 1}, Wording::v4, shape).asks) tokens += ask.prompt_tokens;
-  return tokens;
-}
-
-StepRecord ask_one(World& world, const Ask& ask, double deadline_s) {
-  const Reply reply = world.ask(ask, std::clamp(deadline_s - world.now_s(), kLeastAskTimeoutS, kAskTimeoutS));
-  StepRecord s;
-  s.step = ask.step;
-  s.prompt_hash = hash_text(prompt_text(ask));
-  s.expected = ask.expected;
-  s.text = reply.text;
-  s.finish_reason = reply.finish_reason;
-  s.graded = !ask.expected.empty();
-  s.wants_hit = ask.wants_hit;
-  s.prompt_tokens = reply.prompt_tokens;
-  s.expected_tokens = ask.prompt_tokens;
-  s.cached_tokens = reply.cached_tokens;
-  s.seconds = reply.seconds;
-  if (s.graded) {
-    const Graded graded = grade_reply(reply, ask);
-    s.grade = graded.grade;
-    s.detail = graded.detail;
-  } else if (reply.kind == Reply::Kind::answered) {
-    s.grade = Grade::right;
-  } else {
-    // A primer or weak check that got no text: nothing to grade, so it is unresolved, whatever the reason.
-    s.grade = Grade::infrastructure;
-    s.detail = reply.text;
-  }
-  return s;
-}
-
 // Carries one investigation from step to step.
 class Driver {
  public:
@@ -133,13 +63,16 @@ class Driver {
         journal_(journal),
         progress_(progress),
         live_(live),
-        shape_(shape_of(plan.deployment)) {}
+        shape_(shape_of(plan.deployment)),
+        dialler_(shape_, plan.deployment.request.answer_tokens) {}
 
   Result<Outcome> run() {
     auto history = journal_.read();
     if (!history) return tl::unexpected(history.error());
     history_ = std::move(*history);
-    for (const auto& damage : {damage_of(plan_, history_), damage_of_prompts()})
+    dialler_.learn(history_);
+    for (const auto& damage :
+         {damage_of(plan_, history_), damage_of_trials(history_, shape_), damage_of_scores(history_, plan_.seed)})
       if (damage) return error("{}: the journal is damaged: {}", journal_.file(), *damage);
     begin_s_ = world_.now_s() - history_.elapsed_s;
     for (;;) {
@@ -184,31 +117,6 @@ class Driver {
     return {};
   }
 
-  // Whether the journal's trials are answers to what this plan asks.
-  std::optional<std::string> damage_of_prompts() const {
-    for (const LaunchRecord& l : history_.launches)
-      for (const TrialRecord& t : l.trials) {
-        const std::vector<Ask> asks = make_item(t.item, t.wording, shape_).asks;
-        bool same = t.steps.size() <= asks.size();
-        for (std::size_t i = 0; same && i < t.steps.size(); ++i) {
-          const StepRecord& s = t.steps[i];
-          const bool claims = s.graded && s.grade == Grade::right;
-          same = s.step == asks[i].step && s.expected == asks[i].expected &&
-                 s.prompt_hash == hash_text(prompt_text(asks[i])) && s.graded == !asks[i].expected.empty() &&
-                 (!claims || s.text.find(s.expected) != std::string::npos);
-        }
-        if (!same)
-          return fmt::format("launch {}: its trial {} with seed {} is no answer to what plumb asks there", l.id,
-                             t.item.cell, t.item.seed);
-      }
-    for (const LaunchRecord& l : history_.launches)
-      for (const ScoreRecord& r : l.scores)
-        if (r.prompt_hash != hash_text(score_text(make_score_ask(r.item, plan_.seed, r.wording))))
-          return fmt::format("launch {}: its scored text {} is not the one that plumb asks there", l.id,
-                             name_of(r.item));
-    return std::nullopt;
-  }
-
   void tell(Progress p) {
     p.launches = history_.starts();
     p.elapsed_s = elapsed();
@@ -241,8 +149,12 @@ class Driver {
     tell(p);
     for (const auto& [item, wording] : missing(wanted)) {
       if (elapsed() >= plan_.limits.max_minutes * 60) return close(Status::died, "the time budget ended here");
-      TrialRecord t = run_trial(world_, item, wording, shape_, begin_s_ + plan_.limits.max_minutes * 60);
+      TrialRecord t = run_trial(world_, item, wording, shape_, begin_s_ + plan_.limits.max_minutes * 60,
+                                {&dialler_, &codes_, plan_.deployment.request});
       t.at_s = elapsed();
+      // The free text of a weak check is measured later and holds nothing of the operator's.
+      if (plan_.deployment.given.redact && !is_weak(item.cell))
+        for (StepRecord& s : t.steps) s.text = withheld(s.text);
       if (auto written = journal_.add_trial(record().id, t); !written) return written;
       count(t.grade);
       p.kind = Progress::Kind::trial;
@@ -372,6 +284,8 @@ class Driver {
   const ProgressSink& progress_;
   LivePage* live_;
   Shape shape_;
+  Dialler dialler_;
+  KnownCodes codes_;
   History history_;
   LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
   Wanted wanted_;
@@ -385,87 +299,7 @@ std::uint64_t seed_from_system() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// The failing and the passing variant once more, then launches for 1.25 times the bits that name one of the switches.
-int usual_search(std::size_t turned) {
-  constexpr int kOnceMore = 2;
-  constexpr double kOverBound = 1.25;
-  turned = std::min(turned, GroupTest::kMostSuspects);
-  if (turned == 0) return kOnceMore;
-  std::vector<std::size_t> suspects(turned);
-  std::iota(suspects.begin(), suspects.end(), std::size_t{0});
-  const GroupTest test({.suspects = suspects, .bad = Variant(turned, true), .both_sides = false, .ranks = {}});
-  const double bits = test.bits_to({Hypothesis::Class::any_of, {0}}, {true});
-  return kOnceMore + static_cast<int>(std::ceil(kOverBound * bits));
-}
-
-Result<Plan> plan_of(const Deployment& deployment, std::uint64_t seed, const Limits& limits) {
-  auto cells = cells_of("all", {});
-  if (!cells) return tl::unexpected(cells.error());
-  const Shape shape = shape_of(deployment);
-  std::vector<std::string> fitting;
-  for (const std::string& cell : *cells) {
-    const int least = least_prompt_tokens(cell, shape);
-    if (shape.max_len > 0 && least > shape.max_len) continue;
-    if (least > kMaxPromptTokens)
-      return error(
-          "[facts]: with this window, chunk and page the {} probe needs prompts of {} tokens or more; plumb "
-          "makes at most {}: state smaller ones, or a max_len that leaves the probe out",
-          cell, least, kMaxPromptTokens);
-    const auto items = make_item({cell, 1}, Wording::v4, shape).asks;
-    const bool fits =
-        shape.max_len <= 0 || std::all_of(items.begin(), items.end(), [&](const Ask& a) {
-          return a.prompt_tokens + std::max(a.max_tokens, deployment.request.answer_tokens) <= shape.max_len;
-        });
-    if (fits) fitting.push_back(cell);
-  }
-  if (fitting.empty()) return error("[facts] max_len {}: no probe is that short", shape.max_len);
-  return Plan{deployment, seed, limits_of(deployment, limits), fitting};
-}
-
 }  // namespace
-
-// The environment of processes is left out: it holds
-// sockets and keys that differ from run to run.
-std::string hash_deployment(const Deployment& d) {
-  std::string text;
-  const auto add = [&](const std::string& part) { text += fmt::format("{}:{}", part.size(), part); };
-  const auto add_all = [&](const std::vector<std::string>& parts) {
-    add(std::to_string(parts.size()));
-    for (const std::string& part : parts) add(part);
-  };
-  for (const ProcessSpec& p : d.processes) {
-    add("process " + p.name);
-    add(p.role);
-    add(p.cwd);
-    add_all(p.command);
-    add_all(p.after);
-    if (p.via != "local") add_all({p.via, p.host, p.image});
-    if (p.via != "local") add_all(p.via_args);
-    if (!p.gpus.empty() || !p.cpus.empty()) add(fmt::format("{} {}", fmt::join(p.gpus, ","), p.cpus));
-  }
-  for (const EndpointSpec& e : d.endpoints) add_all({e.url, e.api, e.model});
-  add(d.request.extra);
-  add(fmt::format("{} {}", d.request.temperature, d.request.answer_tokens));
-  if (d.request.thinking_tokens > 0) add(fmt::format("thinking {}", d.request.thinking_tokens));
-  if (!d.source.repository.empty()) add_all({"source", d.source.repository});
-  if (!d.source.repository.empty()) add_all(d.source.build);
-  for (const SwitchSpec& s : d.switches) {
-    add(fmt::format("{} {} {}", s.name, s.deployed_on ? "on" : "off", s.working_off ? "" : "always"));
-    for (const SwitchSide* side : {&s.off, &s.on})
-      if (!side->patch.empty() || !side->endpoint.empty()) add_all({side->patch, side->endpoint});
-    add(s.apply);
-    for (const auto* names : {&s.processes, &s.needs, &s.conflicts}) add_all(*names);
-    for (const SwitchSide* side : {&s.off, &s.on}) {
-      add(std::to_string(side->env.size()));
-      for (const auto& [key, value] : side->env) add(key + "=" + value);
-      add_all(side->args);
-      add(side->body);
-    }
-    if (s.shift >= 0) add(fmt::format("shift {}", s.shift));
-  }
-  for (const auto& [name, value] : d.facts) add(fmt::format("{}={}", name, value));
-  return hash_text(text);
-}
 
 namespace {
 
@@ -520,35 +354,6 @@ bool has_journal(const std::filesystem::path& case_dir) {
   return std::filesystem::exists(case_dir / kJournal, ignored);
 }
 
-std::string hash_text(std::string_view text) {
-  const XXH128_hash_t h = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{:016x}{:016x}", h.high64, h.low64);
-}
-
-Shape shape_of(const Deployment& deployment) {
-  const auto fact = [&](const char* name) {
-    const auto it = deployment.facts.find(name);
-    return it == deployment.facts.end() ? 0 : static_cast<int>(it->second);
-  };
-  return {.window = fact("window"),
-          .chunk = fact("chunk"),
-          .page = fact("page"),
-          .index_topk = fact("index_topk"),
-          .max_len = fact("max_len")};
-}
-
-TrialRecord run_trial(World& world, const ItemId& id, Wording wording, const Shape& shape, double deadline_s) {
-  TrialRecord t;
-  t.item = id;
-  t.wording = wording;
-  for (const Ask& ask : make_item(id, wording, shape).asks) {
-    t.steps.push_back(ask_one(world, ask, deadline_s));
-    if (t.steps.back().grade == Grade::infrastructure) break;
-  }
-  t.grade = worst_grade(t.steps);
-  return t;
-}
-
 namespace {
 
 // The environment a case was begun in, as its folder has it; nothing where it has none that can be read.
@@ -573,7 +378,8 @@ Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journ
   return Driver(plan, world, journal, progress, live).run();
 }
 
-Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptions& options) {
+Result<Outcome> investigate(const Deployment& as_written, const InvestigateOptions& options) {
+  Deployment deployment = as_written;
   if (deployment.restart == "never" && deployment.switches.empty())
     return error(
         "deployment {}: restart = \"never\" and no [[switch]], so there is nothing to turn: probe the endpoints with "
@@ -588,7 +394,9 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   if (failed) return error("{}: cannot be created: {}", options.case_dir.string(), failed.message());
   auto lock = CaseLock::take(options.case_dir);
   if (!lock) return tl::unexpected(lock.error());
-  auto plan = plan_of(deployment, options.seed ? *options.seed : seed_from_system(), options.limits);
+  if (options.resume)
+    if (auto read = read_given(options.case_dir, deployment); !read) return tl::unexpected(read.error());
+  auto plan = make_plan(deployment, options.seed ? *options.seed : seed_from_system(), options.limits);
   if (!plan) return tl::unexpected(plan.error());
   auto journal = open_or_create(options, *plan);
   if (!journal) return tl::unexpected(journal.error());
@@ -596,6 +404,7 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   plan->cells = journal->identity().cells;
   if (auto done = write_atomically(options.case_dir / kDeployment, options.deployment_toml); !done)
     return tl::unexpected(done.error());
+  if (auto done = keep_given(options.case_dir, plan->deployment); !done) return tl::unexpected(done.error());
 
   Environment environment = environment_of(options.case_dir).value_or(environment_here());
   if (auto done = keep_environment(options.case_dir, environment); !done) return tl::unexpected(done.error());
@@ -621,33 +430,13 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
   return c.outcome;
 }
 
-std::string go_on_command(const std::filesystem::path& case_dir, const Findings& findings, const Limits& limits) {
-  const auto quoted = [](const std::string& text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char ch) {
-      return std::isalnum(ch) != 0 ||
-             std::string_view("/._-+:@%").find(static_cast<char>(ch)) != std::string_view::npos;
-    });
-    if (plain && !text.empty()) return text;
-    std::string out = "'";
-    for (const char ch : text) out += ch == '\'' ? std::string("'\\''") : std::string(1, ch);
-    return out + "'";
-  };
-  std::string more;
-  if (findings.budget == "launches") more = fmt::format(" --max-restarts {}", 2 * limits.max_restarts);
-  if (findings.budget == "minutes") more = fmt::format(" --max-minutes {}", 2 * limits.max_minutes);
-  if (findings.budget == "tokens") more = fmt::format(" --max-tokens {}", 2 * limits.max_tokens);
-  std::error_code ignored;
-  if (!std::filesystem::exists(case_dir / kDemo, ignored)) return "plumb isolate " + quoted(case_dir.string()) + more;
-  if (!more.empty()) return "plumb demo" + more;
-  return fmt::format("plumb demo --case {} --resume", quoted(case_dir.string()));
-}
-
 Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limits) {
   if (!has_journal(case_dir)) return error("{}: is no case: it has no {}", case_dir.string(), kJournal);
   auto toml = read_file(case_dir / kDeployment);
   if (!toml) return tl::unexpected(toml.error());
   auto deployment = parse_deployment(*toml, (case_dir / kDeployment).string());
   if (!deployment) return tl::unexpected(deployment.error());
+  if (auto read = read_given(case_dir, *deployment); !read) return tl::unexpected(read.error());
   auto journal = Journal::open(case_dir / kJournal);
   if (!journal) return tl::unexpected(journal.error());
   if (journal->identity().deployment_hash != hash_deployment(*deployment))
@@ -690,107 +479,6 @@ Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& li
   if (!before->outcome.findings.budget.empty())
     before->go_on = go_on_command(case_dir, before->outcome.findings, limits);
   return before;
-}
-
-Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits) {
-  auto plan = plan_of(deployment, 1, limits);
-  if (!plan) return tl::unexpected(plan.error());
-  const Variant deployed = as_deployed(deployment);
-  const Variant reference = reference_variant(deployment);
-  std::string out = fmt::format("as deployed: {}\nreference:   {}\n", describe(deployment, deployed),
-                                describe(deployment, reference));
-  out += fmt::format("budget: {} launches, {} minutes, {}\n", limits.max_restarts, limits.max_minutes,
-                     plan->limits.max_tokens == 0 ? std::string("any number of tokens")
-                                                  : fmt::format("{} tokens", plan->limits.max_tokens));
-  out += "probes and prompt tokens of one trial:\n";
-  for (const std::string& cell : plan->cells) {
-    out += fmt::format("  {:<14} {:>6}  {}\n", cell, tokens_of_trial(cell, shape_of(deployment)),
-                       probe_of(cell).value()->asks);
-  }
-  int scored_tokens = 0;
-  for (const ScoreItem& item : score_items(shape_of(deployment))) scored_tokens += item.length;
-  out += fmt::format(
-      "log-probabilities, where the server gives them: fixed texts of about {} prompt tokens, on the reference twice, "
-      "as "
-      "deployed, on what is confirmed, and on switches that may be over their shift\n",
-      scored_tokens);
-  std::size_t turned = 0;
-  for (std::size_t i = 0; i < deployed.size(); ++i) turned += deployed[i] != reference[i] ? 1 : 0;
-  out += fmt::format(
-      "launches: {} to {} to measure as deployed and reference, and if something fails about {} in which groups of the "
-      "{} switches are turned, then about {} fresh ones to confirm (more when launches differ from each other)\n",
-      kLeastGround, kMostGround, usual_search(turned), turned, kUsualConfirmation);
-  return out;
-}
-
-Result<std::string> plan_json(const Deployment& deployment, const Limits& limits) {
-  using Json = nlohmann::ordered_json;
-  const auto plan = plan_of(deployment, 1, limits);
-  if (!plan) return tl::unexpected(plan.error());
-  const Variant deployed = as_deployed(deployment);
-  const Variant reference = reference_variant(deployment);
-  Json probes = Json::array();
-  Json switches = Json::array();
-  int tokens = 0;
-  for (const std::string& cell : plan->cells) {
-    probes.push_back({{"probe", cell},
-                      {"prompt_tokens", tokens_of_trial(cell, shape_of(deployment))},
-                      {"asks", probe_of(cell).value()->asks}});
-    tokens += tokens_of_trial(cell, shape_of(deployment));
-  }
-  std::size_t turned = 0;
-  const auto side = [](bool on) { return on ? "on" : "off"; };
-  for (std::size_t i = 0; i < deployed.size(); ++i) {
-    const SwitchSpec& spec = deployment.switches[i];
-    switches.push_back({{"switch", spec.name},
-                        {"deployed", side(deployed[i])},
-                        {"reference", side(reference[i])},
-                        {"cost_s", spec.cost_s}});
-    turned += deployed[i] != reference[i] ? 1 : 0;
-  }
-  const Json document{{"plan",
-                       {{"deployed", describe(deployment, deployed)},
-                        {"reference", describe(deployment, reference)},
-                        {"budget",
-                         {{"launches", limits.max_restarts},
-                          {"minutes", limits.max_minutes},
-                          {"prompt_tokens", plan->limits.max_tokens == 0 ? Json() : Json(plan->limits.max_tokens)}}},
-                        {"probes", probes},
-                        {"launches",
-                         {{"ground", {{"least", kLeastGround}, {"most", kMostGround}}},
-                          {"search_if_something_fails", usual_search(turned)},
-                          {"confirmation_if_something_fails", kUsualConfirmation}}},
-                        {"costs",
-                         {{"prompt_tokens_of_one_trial_of_each_probe", tokens},
-                          {"start_timeout_s", deployment.start_timeout_s},
-                          {"switches", switches}}}}}};
-  return document.dump(2) + "\n";
-}
-
-std::string summary(const Outcome& outcome, const std::string& go_on) {
-  const Findings& f = outcome.findings;
-  const Verdict& v = f.verdict;
-  std::string out = fmt::format("verdict: {} (class {})\n", v.verdict, v.klass);
-  for (const Culprit& c : v.culprits) out += fmt::format("culprit: {}, {} side, {}\n", c.switch_name, c.side, c.word);
-  for (const Round& r : f.rounds)
-    for (const Contrast& c : r.contrasts)
-      out += fmt::format("evidence: {}: {}/{} against {}/{} launches failing, e-value {:.3g}\n", c.name, c.failed,
-                         c.pairs, c.wrongly_failed, c.pairs, c.e_value);
-  for (const OverBudget& o : f.over_budget)
-    out += fmt::format("evidence: {}: {}/{} against {}/{} launches over, e-value {:.3g}\n", o.contrast.name,
-                       o.contrast.failed, o.contrast.pairs, o.contrast.wrongly_failed, o.contrast.pairs,
-                       o.contrast.e_value);
-  if (f.joint && f.joint->concluded)
-    for (std::size_t i = 0; i < f.joint->members.size(); ++i)
-      out += fmt::format("share: {:.0f} % ({:.0f}–{:.0f} %) of the distance: {}\n", 100 * f.joint->shares[i].share,
-                         100 * f.joint->shares[i].low, 100 * f.joint->shares[i].high, f.joint->names[i]);
-  for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
-  for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
-  out +=
-      fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
-                  v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
-  if (!go_on.empty() && !f.budget.empty()) out += "go on with: " + go_on + "\n";
-  return out;
 }
 
 Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -11,7 +10,9 @@
 #include "investigator/environment.h"
 #include "investigator/investigation.h"
 #include "investigator/journal.h"
+#include "investigator/plan.h"
 #include "investigator/progress.h"
+#include "investigator/trial.h"
 #include "investigator/world.h"
 
 namespace plumb::investigator {
@@ -49,14 +50,6 @@ Result<Outcome> investigate(const Deployment& deployment, const InvestigateOptio
 Result<Outcome> run_investigation(const Plan& plan, World& world, Journal& journal, const ProgressSink& progress,
                                   LivePage* live = nullptr);
 
-/// One trial: its requests in order, graded. Stops early at an infrastructure failure. A request may take kAskTimeoutS,
-/// or until `deadline_s` of the world's clock, but kLeastAskTimeoutS always.
-TrialRecord run_trial(World& world, const ItemId& item, Wording wording, const Shape& shape,
-                      double deadline_s = std::numeric_limits<double>::infinity());
-
-/// What the deployment file says about window, chunk, page and maximum length.
-Shape shape_of(const Deployment& deployment);
-
 /// The verdict in a few lines, for a terminal. `go_on`: the command that goes on after a budget; "" for none.
 std::string summary(const Outcome& outcome, const std::string& go_on = {});
 
@@ -78,23 +71,10 @@ Result<Case> read_case(const std::filesystem::path& case_dir, const Limits& limi
 /// Goes on with a case that was interrupted or stopped by a budget, from its own copy of the deployment file.
 Result<Case> resume_case(const std::filesystem::path& case_dir, const Limits& limits, const ProgressSink& progress);
 
-/// What an investigation would do and about what that costs; launches nothing.
-Result<std::string> describe_plan(const Deployment& deployment, const Limits& limits);
-
 /// Writes report.md, report.json, reproduce.sh and its prompt from a case's journal alone.
 Result<Case> report_case(const std::filesystem::path& case_dir, const Limits& limits);
 
-/// The same as one JSON document: {"plan": {deployed, reference, budget, probes, launches, costs}}.
-Result<std::string> plan_json(const Deployment& deployment, const Limits& limits);
-
 /// Whether the folder holds a case that was begun.
 bool has_journal(const std::filesystem::path& case_dir);
-
-/// What must not change under a case: commands, switches and what is asked. The environment of processes may, and how
-/// long plumb waits for a start and how it stops.
-std::string hash_deployment(const Deployment& deployment);
-
-/// xxh3, 128 bits, as 32 hex digits.
-std::string hash_text(std::string_view text);
 
 }  // namespace plumb::investigator

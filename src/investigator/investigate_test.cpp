@@ -193,13 +193,16 @@ TEST_F(InvestigateTest, WhatNeverLaunchesOrAnswersIsAnErrorNotAVerdict) {
   EXPECT_NE(unanswered.error().message.find("answers no request"), std::string::npos) << unanswered.error().message;
 }
 
-TEST_F(InvestigateTest, AReferenceThatDoesNotLaunchIsInconclusiveWhenTheDeployedVariantDoes) {
+TEST_F(InvestigateTest, AReferenceThatDoesNotLaunchIsReplacedByOneThatDoes) {
   ReadingWorld world;
   world.infeasible = {reference_variant(plan_.deployment)};
   Journal journal = new_journal("a");
   const auto outcome = run_investigation(plan_, world, journal, {});
   ASSERT_TRUE(outcome) << outcome.error().message;
-  EXPECT_EQ(outcome->findings.verdict.verdict, "inconclusive");
+  EXPECT_EQ(outcome->findings.verdict.verdict, "clean");
+  ASSERT_EQ(outcome->findings.unswitchable.size(), 1u);
+  EXPECT_FALSE(outcome->findings.unswitchable[0].alone);
+  EXPECT_NE(outcome->findings.reference, reference_variant(plan_.deployment));
 }
 
 TEST_F(InvestigateTest, AStaleServerIsAnErrorAndTheLaunchIsTriedAgain) {

@@ -160,11 +160,20 @@ struct Joint {
   bool concluded = false;
 };
 
+/// A switch that stays as deployed in the reference, because plumb could not start it at its off side.
+struct Unswitchable {
+  std::size_t index = 0;
+  std::vector<std::string> with;  // switches whose off sides it does not start together with; empty: see `alone`
+  bool alone = false;             // not even when it is the only one at its off side
+  std::string message;            // of the launch that ended
+};
+
 /// Everything an investigation concluded so far; grows step by step, also when it stops early.
 struct Findings {
   std::optional<Wording> wording;
   Variant deployed;
   Variant reference;
+  std::vector<Unswitchable> unswitchable;
   std::vector<Round> rounds;
   Floor floor;
   DistanceFindings distance{};

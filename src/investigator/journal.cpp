@@ -91,6 +91,12 @@ Json to_json(const StepRecord& s) {
          {"wants_hit", s.wants_hit},
          {"expected_tokens", s.expected_tokens},
          {"seconds", s.seconds}};
+  if (s.padding > 0) j["padding"] = s.padding;
+  if (s.dial_requests > 0) j["dial_requests"] = s.dial_requests;
+  if (s.dial_tokens > 0) j["dial_tokens"] = s.dial_tokens;
+  if (s.superseded) j["superseded"] = true;
+  if (!s.room.empty()) j["room"] = s.room;
+  if (!s.undialled.empty()) j["undialled"] = s.undialled;
   j["prompt_tokens"] = s.prompt_tokens ? Json(*s.prompt_tokens) : Json();
   j["cached_tokens"] = s.cached_tokens ? Json(*s.cached_tokens) : Json();
   return j;
@@ -129,6 +135,13 @@ StepRecord step_of(const Json& j) {
   s.expected_tokens = tokens_of(j, "expected_tokens");
   s.seconds = j.at("seconds");
   if (!(s.seconds >= 0 && s.seconds <= kMaxSeconds)) throw Damage{"seconds is no duration"};
+  // Only there where they say something.
+  for (const auto& [key, value] : {std::pair("padding", &s.padding), std::pair("dial_requests", &s.dial_requests),
+                                   std::pair("dial_tokens", &s.dial_tokens)})
+    if (j.contains(key)) *value = tokens_of(j, key);
+  s.undialled = j.value("undialled", "");
+  s.superseded = j.value("superseded", false);
+  s.room = j.value("room", "");
   if (!j.at("prompt_tokens").is_null()) s.prompt_tokens = tokens_of(j, "prompt_tokens");
   if (!j.at("cached_tokens").is_null()) s.cached_tokens = tokens_of(j, "cached_tokens");
   return s;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "investigator/log_tail.h"
+#include "investigator/markup.h"
 #include "investigator/paired.h"
 #include "investigator/statistics.h"
 
@@ -23,25 +24,6 @@ double mean_seconds(const ProbeTarget& target, const std::string& cell) {
         ++requests;
       }
   return requests == 0 ? 0 : sum / requests;
-}
-
-std::string xml(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
-      out += '?';
-    else
-      out += c;
-  }
-  return out;
 }
 
 // For a line on a terminal: no control characters, cut.
@@ -218,13 +200,13 @@ std::string ProbeReport::json() const {
 std::string ProbeReport::junit() const {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
   for (const ProbeTarget& t : targets) {
-    out += fmt::format("  <testsuite name=\"{}\">\n", xml(t.name));
+    out += fmt::format("  <testsuite name=\"{}\">\n", escape_markup(t.name));
     for (const TrialRecord& trial : t.trials) {
       if (trial.wording != t.wording) continue;
       double seconds = 0;
       for (const StepRecord& s : trial.steps) seconds += s.seconds;
-      out += fmt::format("    <testcase classname=\"{}\" name=\"seed {}\" time=\"{:.3f}\"", xml(trial.item.cell),
-                         trial.item.seed, seconds);
+      out += fmt::format("    <testcase classname=\"{}\" name=\"seed {}\" time=\"{:.3f}\"",
+                         escape_markup(trial.item.cell), trial.item.seed, seconds);
       const auto bad = std::find_if(trial.steps.begin(), trial.steps.end(),
                                     [&](const StepRecord& s) { return s.grade == trial.grade; });
       if (trial.grade == Grade::right) {
@@ -232,13 +214,14 @@ std::string ProbeReport::junit() const {
       } else {
         const char* element = trial.grade == Grade::infrastructure ? "error" : "failure";
         out += fmt::format("><{} message=\"{}{}{}\">expected &quot;{}&quot;, got &quot;{}&quot;</{}></testcase>\n",
-                           element, grade_name(trial.grade), bad->detail.empty() ? "" : ": ", xml(bad->detail),
-                           xml(bad->expected), xml(bad->text), element);
+                           element, grade_name(trial.grade), bad->detail.empty() ? "" : ": ",
+                           escape_markup(bad->detail), escape_markup(bad->expected), escape_markup(bad->text), element);
       }
     }
     for (const std::string& open : not_covered)
       if (open.starts_with(t.name))
-        out += fmt::format("    <testcase classname=\"coverage\" name=\"{}\"><skipped/></testcase>\n", xml(open));
+        out += fmt::format("    <testcase classname=\"coverage\" name=\"{}\"><skipped/></testcase>\n",
+                           escape_markup(open));
     out += "  </testsuite>\n";
   }
   return out + "</testsuites>\n";

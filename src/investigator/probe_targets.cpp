@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <mutex>
 #include <thread>
 
 #include "investigator/deployment_check.h"
+#include "investigator/dial.h"
 #include "investigator/launch_command.h"
 #include "investigator/probe_run.h"
 #include "investigator/source_tree.h"
@@ -35,6 +37,10 @@ class Connection final : public World {
   EndpointClient client_;
 };
 
+RequestSpec request_of(const ProbeOptions& options) {
+  return options.deployment ? options.deployment->request : RequestSpec{};
+}
+
 struct Job {
   ItemId item;
   Wording wording;
@@ -44,7 +50,11 @@ struct Job {
 class Prober {
  public:
   Prober(const std::string& name, const ProbeOptions& options, const Shape& shape, World& clock)
-      : options_(options), shape_(shape), clock_(clock), begin_s_(clock.now_s()) {
+      : options_(options),
+        shape_(shape),
+        clock_(clock),
+        dialler_(shape, request_of(options).answer_tokens),
+        begin_s_(clock.now_s()) {
     progress_.kind = Progress::Kind::launch;
     progress_.label = progress_.text = name;
     tell();
@@ -53,7 +63,8 @@ class Prober {
   void expect(int trials) { progress_.total = progress_.done + trials; }
 
   TrialRecord run(World& world, const Job& job) {
-    TrialRecord trial = run_trial(world, job.item, job.wording, shape_);
+    TrialRecord trial = run_trial(world, job.item, job.wording, shape_, std::numeric_limits<double>::infinity(),
+                                  {&dialler_, &codes_, request_of(options_)});
     const std::lock_guard lock(mutex_);
     trial.at_s = clock_.now_s() - begin_s_;
     progress_.kind = Progress::Kind::trial;
@@ -95,6 +106,8 @@ class Prober {
   const ProbeOptions& options_;
   const Shape& shape_;
   World& clock_;
+  Dialler dialler_;
+  KnownCodes codes_;
   double begin_s_;
   std::mutex mutex_;
   Progress progress_;
@@ -181,6 +194,8 @@ std::vector<std::string> not_covered_by(const ProbeTarget& target, const std::ve
   if (!target.wording) return {target.name + ": no wording of the short probe is answered right by 9 in 10"};
   for (const std::string& cell : cells) {
     if (counts_of(target, cell).trials == 0) open.push_back(fmt::format("{}: {}", target.name, cell));
+    if (cell == "boundary")
+      if (const auto why = why_lengths_differ(target.trials, cell)) open.push_back(target.name + ": " + *why);
     if (cell != "hit") continue;
     const bool missed = std::any_of(target.trials.begin(), target.trials.end(), [&](const TrialRecord& t) {
       return t.item.cell == cell && std::any_of(t.steps.begin(), t.steps.end(), [](const StepRecord& s) {

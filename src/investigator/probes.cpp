@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "investigator/operator_conversation.h"
 #include "investigator/prompts/v4_text.h"
 
 namespace plumb::investigator {
@@ -19,6 +20,9 @@ constexpr std::array kNeedleLengths{256, 512, 1024};
 constexpr int kTokensPerFact = 128;  // needle: one planted fact for each so many tokens, one of them asked
 constexpr int kMinLength = 128;      // holds the longest statement and question with filler
 constexpr int kMostBoundary = 512;   // longer prompts would cost more than the hit probe is worth
+constexpr int kValueAttempts = 64;
+constexpr std::size_t kDialledValue = 8;  // characters: the longer a code, the fewer prompts dialling needs
+constexpr int kUndialledPart = 60;        // per cent of a dialled prompt's way to the boundary
 constexpr int kTurnsRounds = 4;
 constexpr int kShared = 3;  // characters of a value that the two prompts of a partial hit share
 
@@ -122,10 +126,11 @@ struct Straddle {
   Conversation conversation;
   int fact = 0;
 };
-Straddle straddling(Author& author, int boundary, int before, int after_tokens) {
+Straddle straddling(Author& author, int boundary, int before, int after_tokens, std::size_t least_value = 0) {
   Straddle s;
   Conversation& c = s.conversation;
   c.facts.push_back(author.fact({}));
+  for (int i = 0; i < kValueAttempts && c.facts[0].value.size() < least_value; ++i) c.facts[0].value = author.value();
   before = std::min(before, static_cast<int>(c.facts[0].value.size()) - 1);
   const Turn statement = author.statement(0, Author::Tools::without);
   const std::string text = v4_turn(statement, c.facts, false);
@@ -145,8 +150,16 @@ Item make_boundary(const ItemId& id, int, Wording wording, const Shape& shape) {
   if (boundary <= 0) boundary = kDefaultChunks[static_cast<std::size_t>(rng.below(kDefaultChunks.size()))];
   while (boundary < kMinLength) boundary += shape.chunk;
   const int before = static_cast<int>(rng.between(1, 7));
-  const Straddle s = straddling(author, boundary, before, distance_of(shape));
-  return {id, {ask_of(s.conversation, wording, "")}};
+  if (wording == Wording::v4) {
+    const Straddle s = straddling(author, boundary, before, distance_of(shape));
+    return {id, {ask_of(s.conversation, wording, "")}};
+  }
+  // Where tokens are the server's own, most of the way is filler and the rest is dialled (dial.h).
+  const Straddle s = straddling(author, std::max(boundary * kUndialledPart / 100, kMinLength), before,
+                                distance_of(shape), kDialledValue);
+  Item item{id, {ask_of(s.conversation, wording, "")}};
+  item.asks.front().boundary = boundary;
+  return item;
 }
 
 Item make_turns(const ItemId& id, int, Wording wording, const Shape& shape) {
@@ -257,6 +270,15 @@ constexpr std::array kProbes{
           .lengths = {},
           .weak = false,
           .make = &make_hit},
+    Probe{.name = kConversationCell,
+          .asks = "Is a fact still known in the operator's own conversation?",
+          .sends = "the conversation of --conversation as it is (not graded), and with a code planted in one of its "
+                   "turns and asked for at its end",
+          .recall = "recall in the operator's own conversation",
+          .notices = "What was said in this conversation is not known at its end.",
+          .lengths = {},
+          .weak = false,
+          .make = &make_conversation},
     Probe{.name = "repetition",
           .asks = "Does greedy text compress no better than the reference's? (weak)",
           .sends = "one short prompt, 256 tokens of free text; its gzip size is compared, nothing is right or wrong",
@@ -297,6 +319,7 @@ Result<std::vector<std::string>> cells_of(std::string_view suite, const std::vec
   std::vector<std::string> cells;
   std::vector<std::string_view> known{"all"};
   for (const Probe& probe : kProbes) {
+    if (probe.name == kConversationCell) continue;  // only where a conversation is given
     known.push_back(probe.name);
     if (suite != "all" && suite != probe.name) continue;
     if (probe.lengths.empty()) cells.emplace_back(probe.name);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +23,11 @@ struct Ask {
   int max_tokens = 0;       // 0: the deployment's answer_tokens
   bool ignore_eos = false;
   bool wants_hit = false;  // a prefix-cache hit must show in cached_tokens, else the step is not covered
-  int prompt_tokens = 0;   // by the phantom's tokenizer
+  int prompt_tokens = 0;   // by the phantom's tokenizer, or as dialled
+  int boundary = 0;        // above 0: the expected value must lie across a multiple of so many tokens, by dialling
+  int padding = 0;         // words that dialling put before the prompt
+  std::string body{};      // a JSON object merged into the request last; empty: none
+  std::string tool{};      // the tool whose arguments may hold the answer; empty: any
 };
 
 /// A trial is named by its cell (a probe at one length) and a seed; its requests follow from these alone.
@@ -38,6 +43,8 @@ struct Item {
   std::vector<Ask> asks;
 };
 
+class OperatorConversation;
+
 /// What the probes aim at; 0 where the deployment file does not say.
 struct Shape {
   int window = 0;
@@ -45,6 +52,7 @@ struct Shape {
   int page = 0;
   int index_topk = 0;
   int max_len = 0;
+  std::shared_ptr<const OperatorConversation> conversation{};  // null: the operator gave none
 };
 
 /// A question with an exact answer.

@@ -108,8 +108,13 @@ TEST(Probes, PlainWordingAsksForTheSameFactsWithACheckDigit) {
         ASSERT_FALSE(ask.messages.empty());
         EXPECT_EQ(ask.messages.back().role, "user");
         if (ask.expected.empty()) continue;
-        EXPECT_EQ(ask.expected.substr(0, v4.asks[i].expected.size()), v4.asks[i].expected);
-        EXPECT_EQ(ask.expected.size(), v4.asks[i].expected.size() + 2);
+        if (ask.boundary > 0) {
+          EXPECT_EQ(cell, "boundary");
+          EXPECT_EQ(ask.expected.size(), 10u);  // a long code, whatever the phantom is asked
+        } else {
+          EXPECT_EQ(ask.expected.substr(0, v4.asks[i].expected.size()), v4.asks[i].expected);
+          EXPECT_EQ(ask.expected.size(), v4.asks[i].expected.size() + 2);
+        }
         std::string said;
         for (std::size_t m = 0; m + 1 < ask.messages.size(); ++m) said += ask.messages[m].content + "\n";
         EXPECT_NE(said.find(ask.expected), std::string::npos);

@@ -173,6 +173,36 @@ class Replay {
 
   bool nothing_launched() const;
 
+  // ---- a reference that launches: replay_reference.cpp
+
+  // As deployed, with these switches at their off sides, as far as `requires` and kept_ allow.
+  Variant with_off_sides(const std::vector<std::size_t>& off) const;
+
+  // Launched once; false: that combination does not start.
+  bool starts_with_off_sides(const std::vector<std::size_t>& off);
+
+  // The index of the first of `order` with which `fixed` no longer starts, by halving: `starts` of them do, all do not.
+  std::size_t first_that_fails(const std::vector<std::size_t>& fixed, const std::vector<std::size_t>& order,
+                               std::size_t starts);
+
+  // A smallest set of off sides that does not start, `last` among them; empty when it is larger than what is learnt.
+  std::vector<std::size_t> conflict_of(std::size_t last, std::vector<std::size_t> before);
+
+  // The most off sides that start, when all of them do not: off sides that stop the start are found by halving and left
+  // as deployed. What does not start is learnt and never proposed again.
+  void find_reference();
+
+  std::vector<std::string> kept_names() const;
+
+  bool is_known_infeasible(const Variant& variant) const;
+
+  // Why nothing can be seen in a cell: as deployed and reference alike often have no room to answer, or do not
+  // understand the operator's conversation. nullopt: it is used.
+  std::optional<std::string> why_unusable(const std::string& cell) const;
+
+  // ", or a switch that could not be turned: a, b"; "" without one.
+  std::string or_unswitchable() const;
+
   void choose_wording();
 
   void ground();
@@ -207,6 +237,9 @@ class Replay {
   Items failing_items(const Variant& bad, const Variant& good, const std::string& cell) const;
 
   int failures_in(const Variant& variant) const;
+
+  // Distinct resolved trials of a cell that got no answer for want of room.
+  Counts no_answers(const Variant& variant, const std::string& cell) const;
 
   // Failures were seen but too few to judge by: many fresh trials of the cell where variants disagree most.
   void hunt();
@@ -263,6 +296,9 @@ class Replay {
   };
 
   void begin_group_test(GroupTest::Options options);
+
+  // By the ranking that the operator gave; empty: flat.
+  std::vector<double> ranks_of(const std::vector<std::size_t>& suspects) const;
 
   // "s1 on or s4 on".
   std::string named(const GroupTest::Belief& belief) const;
@@ -335,7 +371,8 @@ class Replay {
   // Whether every step that should find the prefix cache warm did, as deployed.
   bool hits_reported() const;
 
-  bool lengths_exact(const std::string& cell) const;
+  // Why prompts of the cell are not as long as meant.
+  std::optional<std::string> lengths_differ(const std::string& cell) const;
 
   std::optional<double> ratio(const Variant& variant, const std::string& cell) const;
 
@@ -368,6 +405,9 @@ class Replay {
   std::string reference_label_;
   std::optional<std::size_t> floor_after_;  // how many of seen_ the floor was measured from
   Items replay_items_;
+  std::map<Variant, bool> starts_;                    // of find_reference(): whether a variant starts
+  std::vector<std::size_t> kept_;                     // switches that stay as deployed in the reference
+  std::vector<std::vector<std::size_t>> infeasible_;  // sets that do not start when all are turned from deployed
   int fresh_items_ = 0;
 };
 

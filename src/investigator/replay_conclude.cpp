@@ -4,6 +4,7 @@
 
 #include "investigator/replay.h"
 #include "investigator/statistics.h"
+#include "investigator/trial.h"
 
 namespace plumb::investigator {
 namespace {
@@ -18,11 +19,12 @@ constexpr double kWeakRatio = 0.5;  // repetition fails below this part of the r
 
 void Replay::check_coverage() {
   for (const std::string& cell : plan_.cells) {
+    if (const auto why = is_weak(cell) ? std::nullopt : why_unusable(cell)) not_covered_.push_back(*why);
     if (is_weak(cell) ? !ratio(findings_.deployed, cell) : pooled(findings_.deployed, cell).trials == 0)
       not_covered_.push_back(asked_anywhere(cell) ? cell + ": partly, not answered as deployed" : cell);
     if (cell == "hit" && !hits_reported()) not_covered_.push_back("hit: partly, the server reports no cached tokens");
-    if (cell == "boundary" && !lengths_exact(cell))
-      not_covered_.push_back("boundary: partly, its prompts are not as long as meant");
+    if (cell == "boundary")
+      if (const auto why = lengths_differ(cell)) not_covered_.push_back(*why);
   }
 }
 
@@ -44,14 +46,10 @@ bool Replay::hits_reported() const {
   return true;
 }
 
-bool Replay::lengths_exact(const std::string& cell) const {
+std::optional<std::string> Replay::lengths_differ(const std::string& cell) const {
   for (const Seen& seen : seen_)
-    for (const TrialRecord& t : seen.launch->trials)
-      if (t.item.cell == cell)
-        for (const StepRecord& s : t.steps)
-          if (answered(s) && s.prompt_tokens.value_or(s.graded ? -1 : s.expected_tokens) != s.expected_tokens)
-            return false;
-  return true;
+    if (const auto why = why_lengths_differ(seen.launch->trials, cell)) return why;
+  return std::nullopt;
 }
 
 std::optional<double> Replay::ratio(const Variant& variant, const std::string& cell) const {
@@ -95,9 +93,9 @@ void Replay::conclude(const std::string& word, const std::string& stop_class) {
     v.posterior_flat_prior = base_->posterior_flat;
   }
   for (const LaunchRecord& l : history_.launches) {
-    (l.label.starts_with("ground/")   ? v.floor_launches
-     : l.label.starts_with("search/") ? v.search_launches
-                                      : v.confirm_launches) += l.starts;
+    (l.label.starts_with("ground/") || l.label.starts_with("start/") ? v.floor_launches
+     : l.label.starts_with("search/")                                ? v.search_launches
+                                                                     : v.confirm_launches) += l.starts;
     v.trials += static_cast<int>(l.trials.size());
   }
   if (!findings_.wording) return;

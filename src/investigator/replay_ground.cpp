@@ -27,7 +27,9 @@ bool Replay::nothing_launched() const {
 }
 
 void Replay::choose_wording() {
-  std::vector<std::pair<std::string, Variant>> places{{"ground/reference/1", findings_.reference}};
+  // The label of a reference that was found says so: the first one's launch has ended.
+  const std::string first_label = starts_.empty() ? "ground/reference/1" : "ground/reference/found";
+  std::vector<std::pair<std::string, Variant>> places{{first_label, findings_.reference}};
   if (!one_variant()) places.push_back({"ground/deployed/1", findings_.deployed});
   for (const auto& [label, variant] : places) {
     for (const Wording wording : {Wording::v4, Wording::plain}) {
@@ -38,7 +40,12 @@ void Replay::choose_wording() {
           want(label, variant, items, fmt::format("which wording is understood: {}?", wording_name(wording)));
       if (launch == nullptr) {
         // Whether anything launches at all is worth one more launch: then the deployment itself is not what is wrong.
-        if (&variant == &places.front().second && !one_variant() && nothing_launched())
+        const bool first = variant == findings_.reference && !one_variant() && nothing_launched();
+        if (first && seen_.back().launch->status == Status::infeasible) {
+          find_reference();
+          return choose_wording();
+        }
+        if (first)
           want_once("ground/deployed/1", findings_.deployed, {}, "the reference did not launch: does it as deployed?");
         stop_unmeasured();
       }
@@ -63,7 +70,7 @@ void Replay::ground() {
   for (const std::string& cell : plan_.cells)
     if (is_weak(cell))
       for (auto& item : items_of("ground/1", cell, 1)) first.push_back(item);
-  const bool deployed_first = reference_label_ != "ground/reference/1";
+  const bool deployed_first = reference_label_ == "ground/reference/main";
   if (deployed_first) measure(need("ground/deployed/1", findings_.deployed, first, "as deployed, first launch"));
   measure(need(reference_label_, findings_.reference, first, "reference variant, first launch"));
   if (!deployed_first && !one_variant())

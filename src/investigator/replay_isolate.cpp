@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include "investigator/ranked_switches.h"
 #include "investigator/replay.h"
 
 namespace plumb::investigator {
@@ -81,7 +82,7 @@ Items Replay::with_repeated(Items items) const {
 void Replay::search(int round) {
   Round& r = *current_;
   const std::vector<std::size_t> suspects = difference(r.bad, r.good);
-  begin_group_test({.suspects = suspects, .bad = r.bad, .both_sides = false, .ranks = {}});
+  begin_group_test({.suspects = suspects, .bad = r.bad, .both_sides = false, .ranks = ranks_of(suspects)});
   for (const LaunchOutcome& o : all_outcomes()) test_->add(o);
   const auto settled =
       group_search({fmt::format("search/{}/test", round), search_items(round), r.threshold, r.bad, r.good});
@@ -102,6 +103,11 @@ std::vector<bool> Replay::bad_sides() const {
   std::vector<bool> sides;
   for (const std::size_t s : current_->hypothesis.members) sides.push_back(current_->bad[s]);
   return sides;
+}
+
+std::vector<double> Replay::ranks_of(const std::vector<std::size_t>& suspects) const {
+  const auto& ranks = plan_.deployment.given.ranks;
+  return ranks == nullptr ? std::vector<double>() : ranks->weights(suspects);
 }
 
 void Replay::begin_group_test(GroupTest::Options options) {
@@ -176,7 +182,7 @@ std::optional<Variant> Replay::next_variant(const Search& search, const std::str
   choice.turn = [&](Variant v, std::size_t s, bool side) -> std::optional<Variant> {
     if (!side && !d.switches[s].working_off) return std::nullopt;
     auto turned = with_side(d, std::move(v), s, side);
-    if (!turned) return std::nullopt;
+    if (!turned || is_known_infeasible(*turned)) return std::nullopt;
     for (const std::size_t other : difference(*turned, search.bad))
       if (std::find(suspects_.begin(), suspects_.end(), other) == suspects_.end()) return std::nullopt;
     return turned;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "investigator/operator_conversation.h"
 #include "investigator/replay.h"
 #include "investigator/statistics.h"
 
@@ -24,7 +25,7 @@ Counts Replay::good_counts(const Variant& good, const std::string& cell) const {
 std::optional<Replay::Symptom> Replay::symptom_between(const Variant& bad, const Variant& good) {
   std::optional<Symptom> best;
   for (const std::string& cell : plan_.cells) {
-    if (is_weak(cell)) continue;
+    if (is_weak(cell) || why_unusable(cell)) continue;
     const Counts b = pooled(bad, cell);
     const Counts g = pooled(good, cell);
     if (fisher_more(b.failures, b.trials, g.failures, g.trials) > kSymptomP) continue;
@@ -86,10 +87,45 @@ void Replay::hunt() {
   need("ground/reference/hunt", findings_.reference, items, "the same prompts on the reference");
 }
 
+Counts Replay::no_answers(const Variant& variant, const std::string& cell) const {
+  std::set<std::uint64_t> counted;
+  Counts c;
+  for (const Seen& seen : seen_)
+    for (const auto& item : seen.items) {
+      if (seen.launch->variant != variant || item.first.cell != cell || item.second != findings_.wording) continue;
+      const TrialRecord* t = trial_of(*seen.launch, item);
+      if (t == nullptr || t->grade == Grade::infrastructure || !counted.insert(item.first.seed).second) continue;
+      // Empty, a loop, unreadable: what the model does. The rest says that the answer had no room.
+      const bool no_room = std::any_of(t->steps.begin(), t->steps.end(), [](const StepRecord& s) {
+        return s.graded && s.grade == Grade::no_answer && s.detail != "empty" && s.detail != "loop" &&
+               s.detail != "unparsable";
+      });
+      c += {no_room ? 1 : 0, 1};
+    }
+  return c;
+}
+
+std::optional<std::string> Replay::why_unusable(const std::string& cell) const {
+  const auto often = [](Counts c) { return c.failures >= 2 && 10 * c.failures > c.trials; };
+  const Counts d = no_answers(findings_.deployed, cell);
+  const Counts r = no_answers(findings_.reference, cell);
+  if (often(d) && often(r))
+    return fmt::format(
+        "{}: partly, the reference gives no answer to {} of {} prompts, for want of room (answer_tokens, "
+        "thinking_tokens)",
+        cell, r.failures, r.trials);
+  if (cell != kConversationCell) return std::nullopt;
+  const Counts wrong = pooled(findings_.reference, cell);
+  if (often(pooled(findings_.deployed, cell)) && often(wrong))
+    return fmt::format("{}: partly, the reference fails {} of {} prompts too, so that nothing can be seen in it", cell,
+                       wrong.failures, wrong.trials);
+  return std::nullopt;
+}
+
 std::vector<std::string> Replay::cells_failing_everywhere() const {
   std::vector<std::string> cells;
   for (const std::string& cell : plan_.cells) {
-    if (is_weak(cell)) continue;
+    if (is_weak(cell) || why_unusable(cell)) continue;
     const Counts d = pooled(findings_.deployed, cell);
     const Counts r = pooled(findings_.reference, cell);
     const auto often = [](Counts c) { return c.failures >= 2 && 10 * c.failures > c.trials; };
@@ -123,7 +159,7 @@ std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
     stop("inconclusive", fmt::format("{} fails as deployed and on the reference, too rarely to search", cells.front()));
   std::vector<std::size_t> all(plan_.deployment.switches.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  begin_group_test({.suspects = all, .bad = findings_.deployed, .both_sides = true, .ranks = {}});
+  begin_group_test({.suspects = all, .bad = findings_.deployed, .both_sides = true, .ranks = ranks_of(all)});
   for (const LaunchOutcome& o : outcomes_before(cell, *design)) test_->add(o);
   const auto settled = group_search({"search/base/test", items_of("search/base", cell, design->trials),
                                      design->threshold, findings_.deployed, findings_.deployed});
@@ -131,8 +167,8 @@ std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
     base_ = settled;
     stop("unexplained",
          fmt::format("{} fails whatever the switches, the reference included: either a step under no switch is broken, "
-                     "or the model cannot answer this probe",
-                     cell),
+                     "or the model cannot answer this probe{}",
+                     cell, or_unswitchable()),
          "base");
   }
   if (settled && !settled->hypothesis.members.empty()) {
@@ -146,8 +182,8 @@ std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
   }
   stop("inconclusive",
        fmt::format("{} fails as deployed and on the reference, and no rule explains which variants do not: the most "
-                   "probable is {}, posterior {:.2f}",
-                   cell, named(test_->best()), test_->best().posterior));
+                   "probable is {}, posterior {:.2f}{}",
+                   cell, named(test_->best()), test_->best().posterior, or_unswitchable()));
 }
 
 }  // namespace plumb::investigator

@@ -55,7 +55,7 @@ Blocks in_plain_words(const Case& c, const Reproduction& repro) {
   if (!cell.empty()) words += (words.empty() ? "" : " ") + std::string(probe_of(cell).value()->notices);
   Blocks out;
   if (!words.empty()) out.push_back(Paragraph{{text(words)}});
-  if (repro.script.empty()) return out;
+  if (repro.expected.empty()) return out;
   Line example{text("For example (probe "),
                code(repro.probe),
                text("): expected "),
@@ -174,6 +174,10 @@ Blocks report_head(const Case& c, const Reproduction& repro) {
                           "be ",
                           repro.bodies.size())),
          code(repro.expected)});
+  if (repro.script.empty() && !repro.expected.empty() && written)
+    items.lines.push_back(
+        {strong("Reproduce"), text(fmt::format(": the prompts are withheld; the trial is {} with seed {}",
+                                               repro.item.cell, repro.item.seed))});
   out.push_back(std::move(items));
   out.push_back(Paragraph{{text(footnote(c))}, true});
   return out;

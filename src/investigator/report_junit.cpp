@@ -5,6 +5,7 @@
 #include "investigator/markdown.h"
 #include "investigator/markup.h"
 #include "investigator/report.h"
+#include "investigator/report_redaction.h"
 
 namespace plumb::investigator {
 namespace {
@@ -44,11 +45,12 @@ std::string write_suite(const std::string& name, const std::vector<TestCase>& ca
 }
 
 // The first failing question of a probe on a variant.
-std::string example_of(const std::vector<FailingStep>& steps, const Variant& variant, const std::string& cell) {
+std::string example_of(const Case& c, const std::vector<FailingStep>& steps, const Variant& variant,
+                       const std::string& cell) {
   for (const FailingStep& f : steps)
     if (f.launch->variant == variant && f.trial->item.cell == cell)
       return fmt::format("seed {}: expected {}, got {}", f.trial->item.seed, in_one_line(f.step->expected),
-                         in_one_line(f.step->text));
+                         in_one_line(shown_reply(c, cell, f.step->text)));
   return {};
 }
 
@@ -65,7 +67,7 @@ std::vector<TestCase> probe_cases(const Case& c, std::size_t column, const Varia
     } else if (counts.failures > 0) {
       t.result = TestResult::failure;
       t.message = fmt::format("failing trials: {}", rate(counts));
-      t.text = example_of(steps, variant, row.cell);
+      t.text = example_of(c, steps, variant, row.cell);
     }
     cases.push_back(std::move(t));
   }

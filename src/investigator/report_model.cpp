@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "investigator/report_redaction.h"
 
 namespace plumb::investigator {
 namespace {
@@ -33,8 +35,27 @@ Blocks assumptions(const Case& c) {
   return {Heading{2, {text("Assumptions tested")}}, std::move(items)};
 }
 
+Line unswitchable(const Case& c, const Unswitchable& u) {
+  Line line{code(c.plan.deployment.switches[u.index].name)};
+  if (u.alone)
+    line.push_back(
+        text(" could not be turned off, so that no launch can clear it: test it by a golden comparison, or "
+             "give it an off side that starts (apply = \"patch\"). It said: "));
+  else if (!u.with.empty())
+    line.push_back(
+        text(fmt::format(" does not start at its off side together with {} at theirs: the reference has it "
+                         "as deployed. It said: ",
+                         fmt::join(u.with, ", "))));
+  else
+    line.push_back(
+        text(" stays as deployed in the reference: others need it, or with more off sides nothing starts. "));
+  if (!u.message.empty()) line.push_back(foreign(u.message));
+  return line;
+}
+
 Blocks not_tested(const Case& c) {
   Items items;
+  for (const Unswitchable& u : c.outcome.findings.unswitchable) items.lines.push_back(unswitchable(c, u));
   for (const std::string& what : c.outcome.findings.verdict.not_covered) items.lines.push_back({foreign(what)});
   if (items.lines.empty()) items.lines.push_back({text("Of the probes: nothing was left out")});
   Blocks out{Heading{2, {text("Not tested")}}, std::move(items),
@@ -132,6 +153,7 @@ Report make_report(const Case& c) {
   r.verdict = c.ended ? c.outcome.findings.verdict.verdict : "not finished";
   r.environment = report_environment(c);
   if (c.outcome.findings.wording) append(r.body, report_probes(c));
+  append(r.body, report_conversation(c));
   for (const Round& round : c.outcome.findings.rounds) append(r.body, report_round(c, round));
   append(r.body, report_distance(c));
   append(r.body, assumptions(c));

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "investigator/report_model.h"
+#include "investigator/report_redaction.h"
 #include "investigator/statistics.h"
 
 namespace plumb::investigator {
@@ -134,7 +135,7 @@ Blocks wrong_answers(const Case& c) {
                           {text(trial->item.cell + (step->step.empty() ? "" : ": " + step->step))},
                           {text(std::to_string(trial->item.seed))},
                           {code(step->expected)},
-                          {code(step->text)},
+                          {code(shown_reply(c, trial->item.cell, step->text))},
                           std::move(klass),
                           {text(step->cached_tokens ? std::to_string(*step->cached_tokens) : "–")}});
   }

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "investigator/launch_command.h"
+#include "investigator/report_redaction.h"
 
 namespace plumb::investigator {
 namespace {
@@ -156,21 +157,21 @@ Reproduction reproduction(const Case& c) {
   if (!failing) return r;
   const TrialRecord& trial = *failing->trial;
   const Deployment& d = c.plan.deployment;
-  const Item item = make_item(trial.item, trial.wording, shape_of(d));
+  const auto asks = asks_of(trial, shape_of(d));
   const StepRecord& step = failing_step(trial);
   const auto count = static_cast<std::size_t>(&step - trial.steps.data()) + 1;
-  if (count > item.asks.size() || count > kMaxReproductionRequests) return r;
+  if (!asks || count > asks->size() || count > kMaxReproductionRequests) return r;
   r.expected = step.expected;
-  r.got = step.text;
+  r.got = shown_reply(c, trial.item.cell, step.text);
   r.probe = step.step.empty() ? trial.item.cell : trial.item.cell + ": " + step.step;
   r.item = trial.item;
   r.variant = failing->launch->variant;
+  if (is_withheld_in(c, trial.item.cell)) return r;
   r.api = trial.wording == Wording::plain ? "chat/completions" : "completions";
   std::string model = d.endpoints.empty() ? "" : d.endpoints.front().model;
   if (model.empty()) model = c.environment.model;
   const std::string merged = merge_bodies(request_bodies(d, r.variant));
-  for (std::size_t i = 0; i < count; ++i)
-    r.bodies.push_back(request_body(item.asks[i], model, d.request, merged) + "\n");
+  for (std::size_t i = 0; i < count; ++i) r.bodies.push_back(request_body((*asks)[i], model, d.request, merged) + "\n");
   r.script = script_of(c, *failing, r, step);
   return r;
 }

@@ -8,7 +8,8 @@
 namespace plumb::investigator {
 
 /// A script that shows the symptom with curl alone, and the bodies it sends, in order (prompt-1.json, ...): those of
-/// one failing trial, whose code comes from the case's seed. Empty when nothing failed. Exit codes of the script: 0 the
+/// one failing trial, whose code comes from the case's seed. Empty when nothing failed, script and
+/// bodies also where the prompts are withheld. Exit codes of the script: 0 the
 /// expected answer came, 1 the symptom shows, 3 no reproduction: usage, not reachable, or the server refused.
 struct Reproduction {
   std::string script;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "investigator/prompts/v4_text.h"
 
 namespace plumb::investigator {
 namespace {
@@ -40,8 +41,9 @@ Conversation conversation_of(const ScoreItem& item, std::uint64_t seed) {
   const int filler = std::max(Author::kMinFill, item.length / facts - kTokensOfTurns);
   for (int i = 0; i < facts; ++i) {
     author.append(c, author.filler(filler));
-    author.state_new_fact(c);
-    c.turns.push_back(author.question(static_cast<int>(rng.below(static_cast<std::uint64_t>(i) + 1))));
+    author.state_new_fact(c, Author::Tools::without);
+    c.turns.push_back(
+        author.question(static_cast<int>(rng.below(static_cast<std::uint64_t>(i) + 1)), Author::Tools::without));
   }
   return c;
 }
@@ -96,10 +98,10 @@ std::vector<ScoreItem> score_items(const Shape& shape) {
 
 ScoreAsk make_score_ask(const ScoreItem& item, std::uint64_t seed, Wording wording) {
   const Conversation c = conversation_of(item, seed);
-  const std::string text = phantom_text(c);
-  ScoreAsk ask{.path = item.path, .prompt = {}, .messages = {}, .prompt_tokens = phantom_tokens(text)};
+  const std::string text = v4_text(c);
+  ScoreAsk ask{.path = item.path, .prompt = {}, .messages = {}, .prompt_tokens = v4_tokens(text)};
   if (item.path == ScorePath::generated) ask.max_tokens = kGeneratedTokens;
-  if (wording == Wording::phantom)
+  if (wording == Wording::v4)
     ask.prompt = text;
   else if (item.path == ScorePath::scored)
     ask.prompt = plain_text(plain_messages(c));

@@ -81,7 +81,7 @@ Result<Scores::Status> parse_scores_status(std::string_view name);
 /// A fixed text on one launch.
 struct ScoreRecord {
   ScoreItem item;
-  Wording wording = Wording::phantom;
+  Wording wording = Wording::v4;
   std::string prompt_hash;  // xxh3, 128 bits, hex
   int expected_tokens = 0;  // of the prompt, by the phantom's rule
   Scores scores;

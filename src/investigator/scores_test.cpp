@@ -38,22 +38,22 @@ TEST(ScoreItems, CoverBothPathsAndStatesAndHaveStableNames) {
 TEST(ScoreItems, TextsFollowFromTheSeedAndHaveAboutTheirLength) {
   for (const ScoreItem& item : score_items({})) {
     for (const std::uint64_t seed : {1, 2, 3}) {
-      const ScoreAsk ask = make_score_ask(item, seed, Wording::phantom);
-      EXPECT_EQ(ask.prompt, make_score_ask(item, seed, Wording::phantom).prompt);
-      EXPECT_NE(ask.prompt, make_score_ask(item, seed + 1, Wording::phantom).prompt);
+      const ScoreAsk ask = make_score_ask(item, seed, Wording::v4);
+      EXPECT_EQ(ask.prompt, make_score_ask(item, seed, Wording::v4).prompt);
+      EXPECT_NE(ask.prompt, make_score_ask(item, seed + 1, Wording::v4).prompt);
       EXPECT_NEAR(ask.prompt_tokens, item.length, 0.3 * item.length) << name_of(item);
       EXPECT_TRUE(ask.messages.empty());
-      EXPECT_FALSE(ask.prompt.ends_with("<eos>"));  // the last question is open
+      EXPECT_FALSE(ask.prompt.ends_with("<｜end▁of▁sentence｜>"));  // the last question is open
     }
     const ScoreAsk plain = make_score_ask(item, 1, Wording::plain);
     EXPECT_EQ(plain.messages.empty(), item.path == ScorePath::scored);
-    EXPECT_EQ(plain.prompt.find("<user>"), std::string::npos);
+    EXPECT_EQ(plain.prompt.find("<｜User｜>"), std::string::npos);
   }
 }
 
 TEST(ScoreRequests, AskForWhatTheirPathNeeds) {
   RequestSpec request;
-  const ScoreAsk scored = make_score_ask(score_items({}).front(), 1, Wording::phantom);
+  const ScoreAsk scored = make_score_ask(score_items({}).front(), 1, Wording::v4);
   Json j = Json::parse(score_body(scored, "m", request, R"({"plumb":{"switches":{"a":"on"}}})"));
   EXPECT_EQ(j, (Json{{"model", "m"},
                      {"prompt", scored.prompt},

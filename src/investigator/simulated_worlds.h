@@ -64,6 +64,7 @@ struct SimulatedWorld {
   double score_noise = 0;    // D that repeated launches have from each other, about
   double sum_breaks_at = 0;  // all but "short" fails where the D of the shifts adds up to this; 0: never
   int asked_launches = 0;
+  std::function<bool(const Variant&)> does_not_start = {};
 
   bool at_fault(const SimulatedFault& f, const Variant& v) const {
     if (f.literals.empty()) return true;
@@ -86,10 +87,15 @@ struct SimulatedWorld {
       l.label = wanted.label;
       l.variant = wanted.variant;
       l.starts = 1;
+      if (does_not_start && does_not_start(wanted.variant)) {
+        l.status = LaunchRecord::Status::infeasible;
+        l.message = "process server ended: assertion failed";
+      }
       history.launches.push_back(l);
       ++asked_launches;
     }
     LaunchRecord& l = history.launches.back();
+    if (l.status == LaunchRecord::Status::infeasible) return;
     Rng rng(derive_seed(seed, wanted.label));
     std::vector<bool> shows;
     for (const SimulatedFault& f : faults) shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);

@@ -35,17 +35,50 @@ std::optional<int> integer(const Json& object, const char* key) {
   return static_cast<int>(value);
 }
 
-// Content, and the arguments of tool calls, of a chat message.
-std::optional<std::string> chat_text(const Json& choice) {
-  if (!choice.contains("message") || !choice["message"].is_object()) return std::nullopt;
-  const Json& message = choice["message"];
-  std::string text = message.contains("content") ? text_of(message["content"]) : std::string();
-  if (message.contains("tool_calls") && message["tool_calls"].is_array())
-    for (const Json& call : message["tool_calls"])
-      if (call.is_object() && call.contains("function") && call["function"].is_object() &&
-          call["function"].contains("arguments"))
-        text += " " + text_of(call["function"]["arguments"]);
+// A content is text, or a list of parts of which those of text are read.
+std::string content_of(const Json& message) {
+  if (!message.contains("content")) return {};
+  const Json& content = message["content"];
+  if (!content.is_array()) return text_of(content);
+  std::string text;
+  for (const Json& part : content)
+    if (part.is_object() && part.contains("text")) text += text_of(part["text"]);
   return text;
+}
+
+// Servers that take the reasoning out of the content say it under one of these names.
+std::string reasoning_of(const Json& message) {
+  for (const char* key : {"reasoning_content", "reasoning"})
+    if (message.contains(key))
+      if (std::string text = text_of(message[key]); !text.empty()) return text;
+  return {};
+}
+
+// Reasoning, content, and the arguments of tool calls, of a chat message. False: there is no message.
+bool read_message(const Json& choice, Reply& reply) {
+  if (!choice.contains("message") || !choice["message"].is_object()) return false;
+  const Json& message = choice["message"];
+  const std::string content = content_of(message);
+  if (const std::string reasoning = reasoning_of(message); !reasoning.empty())
+    // Without content at the length limit it did not end.
+    reply.text = "<think>" + reasoning + (content.empty() && reply.finish_reason == "length" ? "" : "</think>");
+  reply.text += content;
+  if (const std::string refusal = message.contains("refusal") ? text_of(message["refusal"]) : ""; !refusal.empty()) {
+    reply.refusal = true;
+    reply.text += refusal;
+  }
+  reply.content_end = reply.text.size();
+  if (!message.contains("tool_calls") || !message["tool_calls"].is_array()) return true;
+  for (const Json& call : message["tool_calls"])
+    if (call.is_object() && call.contains("function") && call["function"].is_object()) {
+      const Json& function = call["function"];
+      const auto field = [&](const char* key) { return function.contains(key) ? function[key] : Json(); };
+      // Some servers send the arguments as an object.
+      const Json arguments = field("arguments");
+      reply.calls.push_back({text_of(field("name")), arguments.is_object() ? arguments.dump() : text_of(arguments)});
+      reply.text += " " + reply.calls.back().arguments;
+    }
+  return true;
 }
 
 }  // namespace
@@ -71,13 +104,18 @@ std::string request_body(const Ask& ask, const std::string& model, const Request
     body["prompt"] = ask.prompt;
   } else {
     body["messages"] = Json::array();
-    for (const Message& m : ask.messages) body["messages"].push_back({{"role", m.role}, {"content", m.content}});
+    for (const Message& m : ask.messages) {
+      Json message{{"role", m.role}, {"content", m.content}};
+      if (!m.more.empty()) message.merge_patch(Json::parse(m.more));
+      body["messages"].push_back(std::move(message));
+    }
   }
   // A primer's one token stays one: what it leaves in the cache is the prompt.
   body["max_tokens"] = ask.max_tokens > 0 ? ask.max_tokens : request.answer_tokens + request.thinking_tokens;
   body["temperature"] = request.temperature;
   if (ask.ignore_eos) body["ignore_eos"] = true;
-  if (!merged_body.empty()) body.merge_patch(Json::parse(merged_body));
+  for (const std::string* more : {&merged_body, &ask.body})
+    if (!more->empty()) body.merge_patch(Json::parse(*more));
   return body.dump();
 }
 
@@ -98,18 +136,14 @@ Reply parse_reply(int status, const std::string& body, bool chat) {
     return reply;
   }
   const Json& choice = j["choices"][0];
-  std::optional<std::string> text;
-  if (chat)
-    text = chat_text(choice);
-  else if (choice.contains("text") && choice["text"].is_string())
-    text = choice["text"].get<std::string>();
-  if (!text) {
+  if (choice.contains("finish_reason")) reply.finish_reason = text_of(choice["finish_reason"]);
+  const bool text = choice.contains("text") && choice["text"].is_string();
+  if (chat ? !read_message(choice, reply) : !text) {
     reply.text = error_text(body);
     return reply;
   }
+  if (!chat) reply.text = choice["text"].get<std::string>();
   reply.kind = Reply::Kind::answered;
-  reply.text = *text;
-  if (choice.contains("finish_reason")) reply.finish_reason = text_of(choice["finish_reason"]);
   if (j.contains("usage")) {
     reply.prompt_tokens = integer(j["usage"], "prompt_tokens");
     if (j["usage"].is_object() && j["usage"].contains("prompt_tokens_details"))

@@ -59,6 +59,7 @@ std::string_view wording_name(Wording wording);
 struct Message {
   std::string role;
   std::string content;
+  std::string more{};  // a JSON object of further fields (tool calls, a name); empty: none
 };
 
 /// The fact's value as the wording writes it: plain values end in "-" and a check digit, (sum of characters) mod 10.

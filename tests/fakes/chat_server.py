@@ -1,0 +1,107 @@
+"""A chat server with a tokenizer and a chat template of its own, as a foreign engine has them. It answers what was stated
+last, unless told to misbehave. Standard library only.
+
+usage: chat_server.py PORT [--cut FLAG] [--forget FLAG] [--forget-in WORD FLAG] [--needs FLAG] [--no-usage] [--drift]
+
+--cut FLAG             a code that lies across a multiple of 256 tokens is answered wrong when the variable FLAG is 1
+--forget FLAG          prompts of more than 300 tokens are answered wrong when FLAG is 1
+--forget-in WORD FLAG  so are conversations that hold WORD, which are told to be first messages, too
+--needs FLAG           ends at the start unless FLAG is 1
+--no-usage             says no counts
+--drift                counts each prompt one higher than the one before
+"""
+import argparse
+import json
+import os
+import re
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+options = argparse.ArgumentParser()
+options.add_argument("port", type=int)
+options.add_argument("--cut", default="")
+options.add_argument("--forget", default="")
+options.add_argument("--forget-in", nargs=2, default=["", ""])
+options.add_argument("--needs", default="")
+options.add_argument("--no-usage", action="store_true")
+options.add_argument("--drift", action="store_true")
+args, ignored = options.parse_known_args()
+
+CHUNK = 256
+BEGIN, END = 3, 4  # tokens around each message
+TOKEN = re.compile(r" ?[A-Za-z][a-z]*|\d{1,3}|.", re.DOTALL)
+WHAT = re.compile(r"What is the (\w+) of the (\w+) (\w+)\?")
+TELL = re.compile(r"Tell me the (\w+) of the (\w+) (\w+) again\.")
+drift = 0
+
+
+def is_on(flag):
+    return flag and os.environ.get(flag) == "1"
+
+
+def count(text):
+    return len(TOKEN.findall(text))
+
+
+def stated(messages):
+    """The value asked for and where its tokens begin and end; None where nothing is asked."""
+    asked = WHAT.search(messages[-1]["content"]) or TELL.search(messages[-1]["content"])
+    if not asked:
+        return None
+    said = re.compile(r"[Tt]he (?:%s of the %s %s is|%s %s has the %s) ([A-Z0-9]+(?:-[A-Z0-9]+)*)"
+                      % (*asked.groups(), *asked.groups()[1:], asked.group(1)))
+    found, at = None, 0
+    for message in messages[:-1]:
+        text = message["content"] or ""
+        for match in said.finditer(text):
+            begin = at + BEGIN + count(text[:match.start(1) - 1])
+            found = match.group(1), begin, at + BEGIN + count(text[:match.end(1)])
+        at += BEGIN + count(text) + END
+    return found
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def reply(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        known = {"/v1/models": {"data": [{"id": "chatting"}]}, "/health": {}}
+        self.reply(200 if self.path in known else 404, known.get(self.path, {}))
+
+    def do_POST(self):
+        global drift
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "messages" not in request:
+            return self.reply(200, {"choices": [{"text": "what", "finish_reason": "stop"}]})
+        messages = request["messages"]
+        tokens = sum(BEGIN + count(m["content"] or "") + END for m in messages) + BEGIN
+        whole = " ".join(m["content"] or "" for m in messages)
+        forgotten = is_on(args.forget_in[1]) and args.forget_in[0] in whole
+        found = stated(messages)
+        if found:
+            text, begin, end = found
+            cut = is_on(args.cut) and begin // CHUNK != (end - 1) // CHUNK
+            if cut or forgotten or (is_on(args.forget) and tokens > 300):
+                text = "Z9" + text[2:]
+        else:
+            text = "This is your first message." if forgotten else "We spoke of " + whole[:60]
+        drift += 1 if args.drift else 0
+        usage = {} if args.no_usage else {"usage": {"prompt_tokens": tokens + drift,
+                                                    "prompt_tokens_details": {"cached_tokens": 128}}}
+        self.reply(200, {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}], **usage})
+
+
+if args.needs and not is_on(args.needs):
+    sys.exit("assertion failed: %s must be set" % args.needs)
+Handler.log_message = lambda self, *arguments: None
+ThreadingHTTPServer.daemon_threads = True
+ThreadingHTTPServer.request_queue_size = 128
+server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
+print("listening", flush=True)
+server.serve_forever()
