@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -23,6 +24,7 @@
 #include "investigator/report.h"
 #include "investigator/restart_never.h"
 #include "investigator/source_tree.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
@@ -125,8 +127,11 @@ class Driver {
     for (;;) {
       history_.elapsed_s = elapsed();
       NextStep next = next_step(plan_, history_);
-      if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label))
+      host_ = 0;
+      if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label)) {
+        if (next.wanted && can_host(*next.wanted)) host_ = open_->process();
         if (auto closed = close(Status::done, ""); !closed) return tl::unexpected(closed.error());
+      }
       if (!next.wanted) {
         if (const std::string nothing = nothing_ran(next.findings); !nothing.empty()) return error("{}", nothing);
         return Outcome{std::move(next.findings), std::move(history_), plan_.seed};
@@ -198,6 +203,13 @@ class Driver {
     return history_.launches.back();
   }
 
+  // Whether the processes of the open launch can be asked as what is wanted next.
+  bool can_host(const Wanted& wanted) {
+    std::string ignored;
+    return wanted.shares && history_.find(wanted.label) == nullptr &&
+           same_processes(plan_.deployment, open_->variant, wanted.variant) && world_.alive(ignored);
+  }
+
   Result<void> perform(const Wanted& wanted) {
     if (open_ == nullptr) {
       auto started = start(wanted);
@@ -260,6 +272,14 @@ class Driver {
     }
     CHECK(record().label == wanted.label);
     LaunchRecord& l = record();
+    if (host_ != 0) {
+      l.host = std::exchange(host_, 0);
+      world_.turn(wanted.variant);
+      open_ = &l;
+      if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
+      return true;
+    }
+    l.host = 0;  // what was asked in the processes of another goes on in its own
     ++l.starts;
     if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
     const auto ready = world_.launch(wanted.variant, l.id);
@@ -315,7 +335,7 @@ class Driver {
           .done = done_});
     // Before the stop, so that a kill during a slow stop does not reopen the launch.
     if (auto written = journal_.put_launch(record(), elapsed()); !written) return written;
-    return world_.stop();
+    return host_ != 0 ? Result<void>{} : world_.stop();
   }
 
   const Plan& plan_;
@@ -326,6 +346,7 @@ class Driver {
   Shape shape_;
   History history_;
   LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
+  std::int64_t host_ = 0;         // the launch whose processes go on as the next one's
   Wanted wanted_;
   double begin_s_ = 0;
   int right_ = 0;
@@ -664,6 +685,11 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
       "launches: {} to {} to measure as deployed and reference, and if something fails about {} in which groups of the "
       "{} switches are turned, then about {} fresh ones to confirm (more when launches differ from each other)\n",
       kLeastGround, kMostGround, usual_search(turned), turned, kUsualConfirmation);
+  const auto by_request = std::count_if(deployment.switches.begin(), deployment.switches.end(),
+                                        [](const SwitchSpec& s) { return s.apply == "request"; });
+  if (by_request > 0 && deployment.restart == "allowed")
+    out += fmt::format("{} switches are turned by requests: variants that differ in them alone share a launch\n",
+                       by_request);
   return out;
 }
 
@@ -722,9 +748,10 @@ std::string summary(const Outcome& outcome, const std::string& go_on) {
                          c.pairs, c.wrongly_failed, c.pairs, c.e_value);
   for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
   for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
-  out +=
-      fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
-                  v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
+  out += fmt::format("launches: {} floor, {} search, {} confirmation{}; {} trials in {:.0f} s; seed {}\n",
+                     v.floor_launches, v.search_launches, v.confirm_launches,
+                     v.turned == 0 ? "" : fmt::format("; {} more variants asked in running processes", v.turned),
+                     v.trials, outcome.history.elapsed_s, outcome.seed);
   if (!go_on.empty() && !f.budget.empty()) out += "go on with: " + go_on + "\n";
   return out;
 }

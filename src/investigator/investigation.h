@@ -39,6 +39,8 @@ struct Wanted {
     std::string failing{};
     std::string passing{};
   } judgement{};
+  /// It may be asked in the processes that run already, as long as these differ in nothing but what requests carry.
+  bool shares = false;
 };
 
 struct Culprit {
@@ -58,6 +60,7 @@ struct Verdict {
   int floor_launches = 0;
   int search_launches = 0;
   int confirm_launches = 0;
+  int turned = 0;  // variants that were asked in processes running already, for which nothing was launched
   int trials = 0;
   std::optional<double> trial_failure_rate_95;  // of the deployment as deployed
   std::optional<double> launch_failure_rate_95;

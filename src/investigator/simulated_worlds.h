@@ -32,6 +32,12 @@ inline Deployment switches_all_on(int count) {
   return d;
 }
 
+/// The same with every switch turned by requests.
+inline Deployment turned_by_requests(Deployment d) {
+  for (SwitchSpec& s : d.switches) s.apply = "request";
+  return d;
+}
+
 /// A fault of a simulated deployment.
 struct SimulatedFault {
   std::vector<std::pair<std::size_t, bool>> literals{};  // (switch, side); empty: under no switch
@@ -47,6 +53,9 @@ struct SimulatedWorld {
   std::uint64_t seed = 1;
   double noise = 0;  // trials that fail for no reason, anew each time
   bool reports_hits = true;
+  bool by_request = false;  // requests turn the switches, and variants may share processes
+  /// Whether a trial of a launch fails, where that is not drawn from `faults`; may be empty.
+  std::function<bool(const LaunchRecord&, const ItemId&)> fails{};
   int asked_launches = 0;
 
   bool at_fault(const SimulatedFault& f, const Variant& v) const {
@@ -69,19 +78,29 @@ struct SimulatedWorld {
       l.id = static_cast<std::int64_t>(history.launches.size()) + 1;
       l.label = wanted.label;
       l.variant = wanted.variant;
-      l.starts = 1;
+      l.starts = wanted.shares ? 0 : 1;
+      if (wanted.shares) l.host = history.launches.back().process();
       history.launches.push_back(l);
-      ++asked_launches;
+      asked_launches += l.starts;
     }
     LaunchRecord& l = history.launches.back();
     Rng rng(derive_seed(seed, wanted.label));
     std::vector<bool> shows;
-    for (const SimulatedFault& f : faults) shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      const SimulatedFault& f = faults[i];
+      if (!by_request) {
+        shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
+        continue;
+      }
+      // A launch's coin is that of its processes, whichever variant they are asked as.
+      Rng of_processes(derive_seed(seed, fmt::format("processes/{}/{}", l.process(), i)));
+      shows.push_back(of_processes.uniform() < f.launch_rate && at_fault(f, l.variant));
+    }
     for (const auto& [item, wording] : wanted.items) {
       bool known = false;
       for (const TrialRecord& t : l.trials) known |= t.item == item && t.wording == wording;
       if (known) continue;
-      bool failed = rng.uniform() < noise;
+      bool failed = rng.uniform() < noise || (fails && fails(l, item));
       for (std::size_t i = 0; i < faults.size(); ++i) {
         const bool visible = faults[i].cells.empty() ? item.cell != "short" : faults[i].cells.contains(item.cell);
         Rng by_prompt(derive_seed(item.seed, "fault" + std::to_string(i)));
