@@ -9,7 +9,10 @@
 
 #include "base/durable_file.h"
 #include "cli/commands.h"
+#include "cli/demo_server.h"
 #include "investigator/bench_isolate.h"
+#include "investigator/bench_recorded.h"
+#include "investigator/record_trials.h"
 #include "runtime/bench.h"
 #include "server/command_line.h"
 #include "server/serve_command.h"
@@ -29,6 +32,9 @@ struct BenchArgs {
   std::optional<std::int64_t> tokens, batch;
   BenchOptions options;
   investigator::IsolateBenchOptions isolate;
+  std::string record, recorded;
+  int questions = 6;
+  int launches = 2;
   std::string scoreboard;
 };
 
@@ -96,13 +102,56 @@ void print_ops(const OpsResult& result, bool json) {
                op.limit_seconds / op.seconds);
 }
 
+int say_scores(const BenchArgs& args, const std::string& markdown, const std::string& json) {
+  fmt::print("{}\n", args.json ? json : markdown);
+  return kClean;
+}
+
+int run_recording(const BenchArgs& args) {
+  const auto server = demo_server();
+  if (!server) return fail(server.error().message);
+  const auto plants = investigator::plants_of(server->executable);
+  if (!plants) return fail(plants.error().message);
+  investigator::RecordOptions options{
+      .deployed = *server, .file = args.record, .logs = {}, .plants = *plants, .say = {}};
+  options.deployed.backend = args.backend;
+  options.logs = args.record + ".logs";
+  options.questions = args.questions;
+  options.launches = args.launches;
+  options.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  const auto recording = investigator::record_trials(options);
+  if (!recording) return fail(recording.error().message);
+  std::error_code ignored;
+  std::filesystem::remove_all(options.logs, ignored);
+  fmt::print("{}: {} launches of {} plants\n", args.record, recording->rows.size(), plants->size() - 1);
+  return kClean;
+}
+
+int run_recorded_bench(const BenchArgs& args) {
+  const auto recording = investigator::read_recording(args.recorded);
+  if (!recording) return fail(recording.error().message);
+  const auto result = investigator::bench_recorded(
+      *recording,
+      {.investigations = args.isolate.investigations, .switches = args.isolate.switches, .seed = args.isolate.seed});
+  if (!result) return fail(fmt::format("{}: {}", args.recorded, result.error().message));
+  const std::string section = investigator::recorded_bench_markdown(*result, args.recorded);
+  if (!args.scoreboard.empty()) {
+    const std::string simulated =
+        investigator::isolate_bench_markdown(investigator::bench_isolate(args.isolate), args.recorded);
+    if (auto written = write_file_durably(args.scoreboard, simulated + "\n" + section); !written)
+      return fail(written.error().message);
+  }
+  return say_scores(args, section, investigator::recorded_bench_json(*result));
+}
+
 int run_isolate_bench(const BenchArgs& args) {
+  if (!args.record.empty()) return run_recording(args);
+  if (!args.recorded.empty()) return run_recorded_bench(args);
   const investigator::IsolateBenchResult result = investigator::bench_isolate(args.isolate);
   const std::string markdown = investigator::isolate_bench_markdown(result);
   if (!args.scoreboard.empty())
     if (auto written = write_file_durably(args.scoreboard, markdown); !written) return fail(written.error().message);
-  fmt::print("{}\n", args.json ? investigator::isolate_bench_json(result) : markdown);
-  return kClean;
+  return say_scores(args, markdown, investigator::isolate_bench_json(result));
 }
 
 int run_bench(BenchArgs args) {
@@ -164,6 +213,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--set", args->sets, "a switch: NAME=on|off[@LAYERS]; may be repeated; all others are off")
       ->allow_extra_args(false);
   constexpr int kMostInvestigations = 1'000'000;
+  constexpr int kMostRecorded = 100;
   constexpr int kMostSwitches = 30;  // sets of three are searched up to here
   server::takes_whole(command->add_option("--investigations", args->isolate.investigations, "isolate: over all worlds")
                           ->capture_default_str(),
@@ -173,7 +223,21 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       kMostSwitches);
   server::takes_seed(command->add_option("--seed", args->isolate.seed, "isolate: equal seeds give equal numbers")
                          ->capture_default_str());
-  command->add_option("--scoreboard", args->scoreboard, "isolate: write the tables into this Markdown file");
+  auto* record =
+      command->add_option("--record", args->record,
+                          "isolate: ask the demo's server with each fault planted in turn, and write what it "
+                          "answers into this file; what it holds already is not asked again");
+  server::takes_whole(command->add_option("--questions", args->questions, "isolate --record: of each probe")
+                          ->needs(record)
+                          ->capture_default_str(),
+                      1, kMostRecorded);
+  server::takes_whole(command->add_option("--launches", args->launches, "isolate --record: of each plant")
+                          ->needs(record)
+                          ->capture_default_str(),
+                      1, kMostRecorded);
+  command->add_option("--recorded", args->recorded, "isolate: draw the trials of all investigations from this file")
+      ->excludes(record);
+  command->add_option("--scoreboard", args->scoreboard, "isolate: write all tables into this Markdown file");
   command->add_flag("--json", args->json, "print one JSON document");
   command->callback([args, &exit_code] { exit_code = run_bench(*args); });
 }

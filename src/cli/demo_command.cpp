@@ -12,6 +12,7 @@
 #include "base/durable_file.h"
 #include "cli/case_options.h"
 #include "cli/commands.h"
+#include "cli/demo_server.h"
 #include "cli/interrupt.h"
 #include "cli/report_options.h"
 #include "engine/state.h"
@@ -57,38 +58,27 @@ std::vector<investigator::DemoSwitch> deployed_switches() {
   std::vector<investigator::DemoSwitch> list;
   for (const Switch& entry : kSwitches) {
     const bool stated = entry.op_budget.metric == Metric::exact || entry.shift > 0;
-    list.push_back(
-        {.name = std::string(entry.name), .deployed_on = entry.by_default, .shift = stated ? entry.shift : -1});
+    list.push_back({.name = std::string(entry.name),
+                    .deployed_on = entry.by_default,
+                    .by_request = entry.scope == Scope::request,
+                    .shift = stated ? entry.shift : -1});
   }
   return list;
 }
 
 Result<investigator::DemoOptions> options_of(const Args& args) {
-  std::error_code failed;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
-  if (failed) return error("/proc/self/exe: {}", failed.message());
-  const auto home = find_home(executable);
-  if (!home) return tl::unexpected(home.error());
-  const auto config = load_model_config(*home / kModel);
-  if (!config) return tl::unexpected(config.error());
+  auto options = demo_server();
+  if (!options) return options;
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  investigator::DemoOptions options;
-  options.model = *home / kModel;
-  options.executable = executable.parent_path() / "plumb-faulty";
-  options.case_dir =
+  options->case_dir =
       fs::absolute(args.case_dir.empty() ? fmt::format("cases/demo-{:%Y%m%dT%H%M%SZ}", now) : args.case_dir);
-  options.backend = args.backend;
-  options.switches = deployed_switches();
-  options.facts = {{"window", config->window},
-                   {"index_topk", config->index_topk},
-                   {"page", kPageTokens},
-                   {"chunk", RuntimeOptions{}.chunk_tokens}};
-  options.seed = args.seed;
+  options->backend = args.backend;
+  options->seed = args.seed;
   constexpr std::array kByCount{"clean", "one", "two"};
-  options.stratum = args.stratum.empty() ? std::string(kByCount[static_cast<std::size_t>(args.faults)]) : args.stratum;
-  options.all_kinds = args.all_kinds;
-  options.anonymous = args.anonymous;
-  options.resume = args.resume;
+  options->stratum = args.stratum.empty() ? std::string(kByCount[static_cast<std::size_t>(args.faults)]) : args.stratum;
+  options->all_kinds = args.all_kinds;
+  options->anonymous = args.anonymous;
+  options->resume = args.resume;
   return options;
 }
 
@@ -164,6 +154,25 @@ int run_demo_command(const Args& args) {
 }
 
 }  // namespace
+
+Result<investigator::DemoOptions> demo_server() {
+  std::error_code failed;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
+  if (failed) return error("/proc/self/exe: {}", failed.message());
+  const auto home = find_home(executable);
+  if (!home) return tl::unexpected(home.error());
+  const auto config = load_model_config(*home / kModel);
+  if (!config) return tl::unexpected(config.error());
+  investigator::DemoOptions options;
+  options.model = *home / kModel;
+  options.executable = executable.parent_path() / "plumb-faulty";
+  options.switches = deployed_switches();
+  options.facts = {{"window", config->window},
+                   {"index_topk", config->index_topk},
+                   {"page", kPageTokens},
+                   {"chunk", RuntimeOptions{}.chunk_tokens}};
+  return options;
+}
 
 void add_demo_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("demo", "catch a fault that a dealer planted and sealed");

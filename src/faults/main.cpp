@@ -80,11 +80,34 @@ void add_deal_command(CLI::App& app, int& exit_code) {
   });
 }
 
-int serve(const plumb::server::ServeOptions& options) {
+// "KIND/FORM" or "none", for recordings: who asks for it knows what is planted.
+plumb::Result<plumb::faults::Deal> named_plant(const std::string& name) {
+  plumb::faults::Deal deal;
+  if (name == "none") return deal;
+  const auto slash = name.find('/');
+  const auto* found =
+      slash == std::string::npos
+          ? nullptr
+          : plumb::faults::find_plant(plumb::faults::plants(), name.substr(0, slash), name.substr(slash + 1));
+  if (found == nullptr) return plumb::error("--plant {}: is no KIND/FORM of plumb-faulty faults", name);
+  plumb::faults::Dose dose;
+  dose.severity = found->severity;
+  dose.layers = found->layers;
+  dose.seed = 1;
+  deal.plants.push_back(
+      {std::string(found->kind), std::string(found->form), std::string(found->host), std::move(dose)});
+  return deal;
+}
+
+plumb::Result<plumb::faults::Deal> dealt() {
   const char* socket = std::getenv(plumb::faults::kDealerVariable);
   if (socket == nullptr)
-    return fail(fmt::format("serve: {} is not set; this server runs in a deal only", plumb::faults::kDealerVariable));
-  const auto deal = plumb::faults::ask_dealer(socket);
+    return plumb::error("{} is not set; this server runs in a deal only", plumb::faults::kDealerVariable);
+  return plumb::faults::ask_dealer(socket);
+}
+
+int serve(const plumb::server::ServeOptions& options, const std::string& named) {
+  const auto deal = named.empty() ? dealt() : named_plant(named);
   if (!deal) return fail("serve: " + deal.error().message);
   const auto backend = plumb::parse_backend(options.backend);
   if (!backend) return fail("serve: " + backend.error().message);
@@ -98,8 +121,10 @@ int serve(const plumb::server::ServeOptions& options) {
 void add_serve_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("serve", "as plumb serve, with what the dealer planted");
   auto options = std::make_shared<plumb::server::ServeOptions>();
+  auto named = std::make_shared<std::string>();
   plumb::server::add_serve_options(*command, *options);
-  command->callback([options, &exit_code] { exit_code = serve(*options); });
+  command->add_option("--plant", *named, "plant KIND/FORM, or none, instead of asking a dealer: for recordings");
+  command->callback([options, named, &exit_code] { exit_code = serve(*options, *named); });
 }
 
 }  // namespace

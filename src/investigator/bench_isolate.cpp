@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/rng.h"
+#include "investigator/bench_scores.h"
 #include "investigator/older_methods.h"
 #include "investigator/simulated_worlds.h"
 #include "investigator/variants.h"
@@ -60,18 +61,20 @@ struct World {
   std::vector<bool> sides;  // of the culprits, ascending
 };
 
-World make_world(const Kind& kind, int switches, std::uint64_t seed) {
+World make_world(const Kind& kind, const IsolateBenchOptions& options, bool by_request, std::uint64_t seed) {
+  const auto switches = static_cast<std::uint64_t>(options.switches);
   World w;
-  w.deployment = simulation::switches_all_on(switches);
+  w.deployment = simulation::switches_all_on(options.switches);
+  if (by_request) w.deployment = simulation::turned_by_requests(std::move(w.deployment));
+  w.simulated.by_request = by_request;
   Rng rng(derive_seed(seed, "world"));
-  while (static_cast<int>(w.culprits.size()) < kind.culprits)
-    w.culprits.insert(rng.below(static_cast<std::uint64_t>(switches)));
+  while (static_cast<int>(w.culprits.size()) < kind.culprits) w.culprits.insert(rng.below(switches));
   w.sides.assign(w.culprits.size(), !kind.off_side);
   SimulatedFault fault{.all_needed = kind.together, .trial_rate = kind.trial_rate, .launch_rate = kind.launch_rate};
   for (const std::size_t s : w.culprits) fault.literals.emplace_back(s, !kind.off_side);
   if (kind.masked) {
     std::size_t mask = 0;
-    do mask = rng.below(static_cast<std::uint64_t>(switches));
+    do mask = rng.below(switches);
     while (w.culprits.contains(mask));
     w.deployment.switches[mask].deployed_on = false;
     fault.literals.emplace_back(mask, false);
@@ -92,38 +95,19 @@ World make_world(const Kind& kind, int switches, std::uint64_t seed) {
   return w;
 }
 
-bool names_the_truth(const World& w, const Verdict& v) {
-  std::set<std::pair<std::string, std::string>> named;
-  for (const Culprit& c : v.culprits) named.emplace(c.switch_name, c.side);
-  std::set<std::pair<std::string, std::string>> planted;
-  std::size_t i = 0;
-  for (const std::size_t s : w.culprits) planted.emplace(w.deployment.switches[s].name, w.sides[i++] ? "on" : "off");
-  return named == planted;
-}
-
 Hypothesis truth_of(const Kind& kind, const World& w) {
   return {kind.together && kind.culprits > 1 ? Class::all_of : Class::any_of, {w.culprits.begin(), w.culprits.end()}};
 }
 
-void play_one(const Kind& kind, const IsolateBenchOptions& options, std::uint64_t seed, WorldScore& score) {
-  World w = make_world(kind, options.switches, seed);
+void play_one(const Kind& kind, const IsolateBenchOptions& options, bool by_request, std::uint64_t seed,
+              WorldScore& score) {
+  World w = make_world(kind, options, by_request, seed);
   const auto played = simulation::play(simulation::plan_of(w.deployment, seed), w.simulated, {}, false);
-  const Verdict& v = played.findings.verdict;
-  const bool true_set = names_the_truth(w, v);
-  const bool accuses = !v.culprits.empty();
-  ++score.runs;
-  if (v.verdict == kind.verdict && true_set)
-    ++score.right;
-  else if (v.verdict == "clean")
-    ++score.missed;
-  else if (!accuses || true_set)
-    ++score.undecided;
-  constexpr double kStated = 0.95;
-  if (v.verdict == "confirmed" && !true_set) ++score.wrong_confirmed;
-  if (accuses && !true_set && (v.posterior.value_or(0) >= kStated || kind.culprits == 0)) ++score.wrong_stated;
-  score.floor_launches += v.floor_launches;
-  score.search_launches += v.search_launches;
-  score.confirm_launches += v.confirm_launches;
+  Played scored{played.findings.verdict, kind.verdict, {}, kind.culprits};
+  std::size_t i = 0;
+  for (const std::size_t s : w.culprits)
+    scored.planted.emplace(w.deployment.switches[s].name, w.sides[i++] ? "on" : "off");
+  count_in(score, scored);
   if (kind.culprits > 0) {
     const auto suspects = difference(as_deployed(w.deployment), reference_variant(w.deployment));
     const GroupTest test({.suspects = suspects, .bad = as_deployed(w.deployment), .both_sides = false, .ranks = {}});
@@ -132,54 +116,16 @@ void play_one(const Kind& kind, const IsolateBenchOptions& options, std::uint64_
   }
 }
 
-void add_bin(std::vector<CalibrationBin>& bins, std::vector<bool>& used, double stated, bool held) {
-  for (std::size_t i = 0; i < bins.size(); ++i) {
-    if (used[i] || stated < bins[i].low || stated > bins[i].high) continue;
-    used[i] = true;  // once a run: later values of the same run are not independent
-    ++bins[i].count;
-    bins[i].stated += stated;
-    bins[i].held += held ? 1 : 0;
-    return;
-  }
-}
-
 // Searches alone, whose truth is drawn from the prior of the model, rates included.
 std::vector<CalibrationBin> calibrate(const IsolateBenchOptions& options) {
-  std::vector<CalibrationBin> bins{{0.5, 0.8}, {0.8, 0.95}, {0.95, 1}};
+  std::vector<CalibrationBin> bins = calibration_bins();
   const auto n = static_cast<std::size_t>(options.switches);
-  std::vector<std::size_t> suspects(n);
-  for (std::size_t i = 0; i < n; ++i) suspects[i] = i;
   for (int run = 0; run < options.investigations; ++run) {
     Rng rng(derive_seed(options.seed, fmt::format("calibration/{}", run)));
     const TruthDraw truth = draw_truth(rng, n);
-    GroupTest test({.suspects = suspects, .bad = Variant(n, true), .both_sides = false, .ranks = {}});
-    const auto launch = [&](const Variant& v) { test.add({v, rng.uniform() < truth.rate_of(v)}); };
-    launch(Variant(n, true));
-    launch(Variant(n, false));
-    std::vector<bool> used(bins.size());
-    constexpr int kMost = 40;
-    for (int i = 0; i < kMost; ++i) {
-      const GroupTest::Belief best = test.best();
-      add_bin(bins, used, best.posterior, best.hypothesis == truth.rule);
-      if (best.posterior >= 0.99) break;
-      const auto next = test.next({.starts = {Variant(n, true), Variant(n, false)},
-                                   .turn =
-                                       [](Variant v, std::size_t s, bool side) {
-                                         v[s] = side;
-                                         return std::optional<Variant>(std::move(v));
-                                       },
-                                   .cost = [](const Variant&) { return 1.0; },
-                                   .refused = {},
-                                   .seed = rng.next()});
-      if (!next) break;
-      launch(*next);
-    }
+    search_alone(bins, n, rng, truth.rule, [&](const Variant& v) { return rng.uniform() < truth.rate_of(v); });
   }
-  for (CalibrationBin& b : bins)
-    if (b.count > 0) {
-      b.stated /= b.count;
-      b.held /= b.count;
-    }
+  finish(bins);
   return bins;
 }
 
@@ -187,7 +133,7 @@ MethodScore compare_methods(const Kind& kind, const IsolateBenchOptions& options
   MethodScore score{.world = kind.name};
   for (int run = 0; run < runs; ++run) {
     const std::uint64_t seed = derive_seed(options.seed, fmt::format("{}/{}", kind.name, run));
-    World w = make_world(kind, options.switches, seed);
+    World w = make_world(kind, options, false, seed);
     const Variant bad = kind.off_side ? reference_variant(w.deployment) : as_deployed(w.deployment);
     const Variant good = kind.off_side ? as_deployed(w.deployment) : reference_variant(w.deployment);
     for (const bool ddmin : {false, true}) {
@@ -209,15 +155,16 @@ MethodScore compare_methods(const Kind& kind, const IsolateBenchOptions& options
 }  // namespace
 
 IsolateBenchResult bench_isolate(const IsolateBenchOptions& options) {
-  IsolateBenchResult result{.options = options, .worlds = {}, .methods = {}, .calibration = {}};
+  IsolateBenchResult result{.options = options, .worlds = {}, .requests = {}, .methods = {}, .calibration = {}};
   const int each = std::max(1, options.investigations / static_cast<int>(kinds().size()));
   for (const Kind& kind : kinds()) {
-    WorldScore score{.name = kind.name, .modelled = kind.modelled};
-    for (int run = 0; run < each; ++run)
-      play_one(kind, options, derive_seed(options.seed, fmt::format("{}/{}", kind.name, run)), score);
-    for (double* sum : {&score.floor_launches, &score.search_launches, &score.confirm_launches, &score.bits})
-      *sum /= score.runs;
-    result.worlds.push_back(score);
+    for (const bool by_request : {false, true}) {
+      WorldScore score{.name = kind.name, .modelled = kind.modelled};
+      for (int run = 0; run < each; ++run)
+        play_one(kind, options, by_request, derive_seed(options.seed, fmt::format("{}/{}", kind.name, run)), score);
+      average(score);
+      (by_request ? result.requests : result.worlds).push_back(score);
+    }
     if (kind.culprits > 0) result.methods.push_back(compare_methods(kind, options, each));
   }
   result.calibration = calibrate(options);

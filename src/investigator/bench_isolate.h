@@ -18,6 +18,7 @@ struct IsolateBenchOptions {
 struct WorldScore {
   std::string name;
   bool modelled = true;  // a rule of the model is its truth
+  bool sound = false;    // nothing that a probe could see is planted
   int runs = 0;
   int right = 0;            // the truth and nothing else: the planted set confirmed, clean, unexplained
   int undecided = 0;        // inconclusive, unexplained where a switch is guilty, or suspected the truth
@@ -27,7 +28,8 @@ struct WorldScore {
   double floor_launches = 0;
   double search_launches = 0;  // mean
   double confirm_launches = 0;
-  double bits = 0;  // log2 of 1 / prior of the truth: no strategy needs fewer launches on average; 0: no such rule
+  double turned = 0;  // variants asked in running processes
+  double bits = 0;    // log2 of 1 / prior of the truth: no strategy needs fewer launches on average; 0: no such rule
 };
 
 /// An older method on the same worlds: one launch a test, believed.
@@ -50,7 +52,8 @@ struct CalibrationBin {
 
 struct IsolateBenchResult {
   IsolateBenchOptions options;
-  std::vector<WorldScore> worlds;
+  std::vector<WorldScore> worlds;    // a launch a variant
+  std::vector<WorldScore> requests;  // the same worlds, switches turned by requests
   std::vector<MethodScore> methods;
   std::vector<CalibrationBin> calibration;
 };
@@ -58,8 +61,8 @@ struct IsolateBenchResult {
 /// Equal options give equal results.
 IsolateBenchResult bench_isolate(const IsolateBenchOptions& options);
 
-/// One JSON document, and docs/scoreboard.md.
+/// One JSON document, and docs/scoreboard.md; `recorded`: the file that a further section was drawn from.
 std::string isolate_bench_json(const IsolateBenchResult& result);
-std::string isolate_bench_markdown(const IsolateBenchResult& result);
+std::string isolate_bench_markdown(const IsolateBenchResult& result, const std::string& recorded = {});
 
 }  // namespace plumb::investigator

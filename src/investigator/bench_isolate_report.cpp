@@ -1,35 +1,33 @@
-#include <cmath>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "investigator/bench_isolate.h"
-#include "investigator/statistics.h"
+#include "investigator/bench_scores.h"
 
 namespace plumb::investigator {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kOf = 100;  // per cent
-
-std::string share(int count, int runs) { return fmt::format("{:.1f} %", kOf * count / runs); }
-
 }  // namespace
 
 std::string isolate_bench_json(const IsolateBenchResult& result) {
-  Json worlds = Json::array();
-  for (const WorldScore& w : result.worlds)
-    worlds.push_back(
-        {{"world", w.name},
-         {"modelled", w.modelled},
-         {"runs", w.runs},
-         {"right", w.right},
-         {"undecided", w.undecided},
-         {"wrong_confirmed", w.wrong_confirmed},
-         {"wrong_stated", w.wrong_stated},
-         {"launches", {{"floor", w.floor_launches}, {"search", w.search_launches}, {"confirm", w.confirm_launches}}},
-         {"bits", w.bits > 0 ? Json(w.bits) : Json()}});
+  const auto worlds = [](const std::vector<WorldScore>& scores) {
+    Json list = Json::array();
+    for (const WorldScore& w : scores)
+      list.push_back(
+          {{"world", w.name},
+           {"modelled", w.modelled},
+           {"runs", w.runs},
+           {"right", w.right},
+           {"undecided", w.undecided},
+           {"wrong_confirmed", w.wrong_confirmed},
+           {"wrong_stated", w.wrong_stated},
+           {"launches", {{"floor", w.floor_launches}, {"search", w.search_launches}, {"confirm", w.confirm_launches}}},
+           {"turned", w.turned},
+           {"bits", w.bits > 0 ? Json(w.bits) : Json()}});
+    return list;
+  };
   Json methods = Json::array();
   for (const MethodScore& m : result.methods)
     methods.push_back({{"world", m.world},
@@ -43,18 +41,20 @@ std::string isolate_bench_json(const IsolateBenchResult& result) {
               {"investigations", result.options.investigations},
               {"switches", result.options.switches},
               {"seed", result.options.seed},
-              {"worlds", worlds},
+              {"worlds", worlds(result.worlds)},
+              {"requests", worlds(result.requests)},
               {"older_methods", methods},
               {"calibration", calibration}}
       .dump(2);
 }
 
-std::string isolate_bench_markdown(const IsolateBenchResult& result) {
+std::string isolate_bench_markdown(const IsolateBenchResult& result, const std::string& recorded) {
   std::string out = fmt::format(
-      "# Scoreboard of the isolation\n\nWritten by `plumb bench isolate --investigations {} --switches {} --seed {} "
+      "# Scoreboard of the isolation\n\nWritten by `plumb bench isolate --investigations {} --switches {} --seed {}{} "
       "--scoreboard docs/scoreboard.md`: whole investigations in simulated worlds, ground to confirmation, without a "
       "process. Equal options give equal numbers.\n\n",
-      result.options.investigations, result.options.switches, result.options.seed);
+      result.options.investigations, result.options.switches, result.options.seed,
+      recorded.empty() ? "" : " --recorded " + recorded);
   out +=
       "*Right*: the planted set confirmed and nothing else, `clean`, or `unexplained`, whatever is the truth. "
       "*Undecided*: inconclusive, or the true set suspected. *Missed*: called clean, because no launch as deployed "
@@ -63,29 +63,19 @@ std::string isolate_bench_markdown(const IsolateBenchResult& result) {
       "wrong). *Wrong, stated*: any other set with a posterior of 0.95 or more, confirmed or not. *Search* begins with "
       "one more launch of the failing and of the passing variant; the rest are group tests, to be compared with the "
       "*bits*: log2 of 1 / prior of the truth, below which no strategy's launches can be on average. A world that is "
-      "not *modelled* has a truth, or rates, that the model's prior does not foresee.\n\n"
-      "| world | modelled | runs | right | undecided | missed | wrong, confirmed | wrong, stated | launches: floor | "
-      "search | confirmation | bits |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const WorldScore& w : result.worlds)
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {:.1f} | {:.1f} | {:.1f} | {} |\n", w.name,
-                       w.modelled ? "yes" : "no", w.runs, share(w.right, w.runs), share(w.undecided, w.runs),
-                       share(w.missed, w.runs), w.wrong_confirmed, w.wrong_stated, w.floor_launches, w.search_launches,
-                       w.confirm_launches, w.bits > 0 ? fmt::format("{:.1f}", w.bits) : "–");
+      "not *modelled* has a truth, or rates, that the model's prior does not foresee.\n\n";
+  out += world_table(result.worlds, false);
   out +=
-      "\n## Older methods in the same worlds\n\nOne launch a test, believed; no floor, no confirmation.\n\n"
-      "| world | one at a time: launches | right | ddmin: launches | right |\n|---|---|---|---|---|\n";
-  for (const MethodScore& m : result.methods)
-    out += fmt::format("| {} | {:.1f} | {:.0f} % | {:.1f} | {:.0f} % |\n", m.world, m.one_at_a_time_launches,
-                       kOf * m.one_at_a_time_right, m.ddmin_launches, kOf * m.ddmin_right);
+      "\n## The same worlds, switches turned by requests\n\nVariants of a search are asked in processes that run "
+      "already, "
+      "which share a launch's luck; ground and confirmation launch each.\n\n";
+  out += world_table(result.requests, true);
+  out += "\n## Older methods in the same worlds\n\nOne launch a test, believed; no floor, no confirmation.\n\n";
+  out += method_table(result.methods);
   out +=
       "\n## Calibration\n\nSearches whose truth and rates are drawn from the prior; the first time that the leading "
-      "rule's posterior lies in a range.\n\n| posterior | searches | stated, mean | it was the truth | 95 % interval "
-      "|\n|---|---|---|---|---|\n";
-  for (const CalibrationBin& b : result.calibration) {
-    const Interval i = interval_95(static_cast<int>(std::lround(b.held * b.count)), b.count);
-    out += fmt::format("| {:.2f}–{:.2f} | {} | {:.3f} | {:.3f} | {:.3f}–{:.3f} |\n", b.low, b.high, b.count, b.stated,
-                       b.held, i.low, i.high);
-  }
+      "rule's posterior lies in a range.\n\n";
+  out += calibration_table(result.calibration);
   return out;
 }
 

@@ -208,13 +208,22 @@ std::string demo_deployment(const DemoOptions& options, const std::string& deale
   const auto names = deployed_names(options);
   for (const DemoSwitch& entry : options.switches) {
     const bool on = entry.deployed_on && std::ranges::find(deployed_off, entry.name) == deployed_off.end();
+    // A mask is looked for when the server starts: there each launch must say its sides.
+    const bool by_request = entry.by_request && options.stratum != "masked";
+    const auto side = [&](const char* word) {
+      return by_request
+                 ? fmt::format("body = {{ plumb = {{ switches = {{ {} = \"{}\" }} }} }}", quoted(entry.name), word)
+                 : fmt::format("args = [\"--set\", {}]", quoted(entry.name + "=" + word));
+    };
     text += fmt::format(
         "\n"
         "[[switch]]\n"
         "name = {}\n"
-        "sides = {{ off = {{ args = [\"--set\", {}] }}, on = {{ args = [\"--set\", {}] }} }}\n"
+        "{}"
+        "sides = {{ off = {{ {} }}, on = {{ {} }} }}\n"
         "deployed = \"{}\"\n",
-        quoted(names.at(entry.name)), quoted(entry.name + "=off"), quoted(entry.name + "=on"), on ? "on" : "off");
+        quoted(names.at(entry.name)), by_request ? "apply = \"request\"\n" : "", side("off"), side("on"),
+        on ? "on" : "off");
     if (entry.shift >= 0) text += fmt::format("shift = {}\n", entry.shift);
   }
   return text;

@@ -17,6 +17,7 @@ namespace plumb::investigator {
 struct DemoSwitch {
   std::string name;
   bool deployed_on = true;
+  bool by_request = false;  // requests can turn it; else each launch has one side
   double shift = -1;
 };
 

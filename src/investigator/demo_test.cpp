@@ -10,6 +10,7 @@
 
 #include "base/durable_file.h"
 #include "base/sha256.h"
+#include "investigator/deployment.h"
 
 namespace plumb::investigator {
 namespace {
@@ -238,6 +239,17 @@ TEST_F(Demo, DeploymentTurnsOffWhatTheDealerAsksForAndCanHideNames) {
   ASSERT_NE(second, std::string::npos);
   EXPECT_NE(text.find("deployed = \"off\"", second), std::string::npos) << text;
   EXPECT_NE(text.find("deployed = \"on\""), std::string::npos) << text;
+}
+
+TEST_F(Demo, WhatRequestsCanTurnIsTurnedByThem) {
+  options.switches = {{.name = "prefix_cache", .by_request = true}, {.name = "kv.fp8", .deployed_on = false}};
+  const auto deployment = parse_deployment(demo_deployment(options, "socket"), "demo.toml");
+  ASSERT_TRUE(deployment) << deployment.error().message;
+  EXPECT_EQ(deployment->switches[0].apply, "request");
+  EXPECT_EQ(deployment->switches[0].off.body, R"({"plumb":{"switches":{"prefix_cache":"off"}}})");
+  EXPECT_TRUE(deployment->switches[0].off.args.empty());
+  EXPECT_EQ(deployment->switches[1].apply, "restart");
+  EXPECT_EQ(deployment->switches[1].on.args, (std::vector<std::string>{"--set", "kv.fp8=on"}));
 }
 
 TEST(CompareWithPlanted, GivesTheExitCodesOfTheDemo) {

@@ -53,6 +53,7 @@ class ChatServer : public World {
     return static_cast<int>(spells ? text.size() : token_ends(text).size());
   }
 
+  void turn(const Variant&) override {}
   tl::expected<double, LaunchFailure> launch(const Variant&, std::int64_t) override { return 0.0; }
   Reply ask(const Ask& ask, double) override {
     Reply r;

@@ -105,6 +105,7 @@ class RecordedWorld : public World {
   RequestSpec request;
 
   tl::expected<double, LaunchFailure> launch(const Variant&, std::int64_t) override { return 0.0; }
+  void turn(const Variant&) override {}
   Reply ask(const Ask& ask, double) override {
     bodies.push_back(request_body(ask, "m", request, ""));
     expected = ask.expected;

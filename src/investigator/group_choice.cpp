@@ -23,14 +23,20 @@ double entropy_bits(double p) {
 
 }  // namespace
 
-std::vector<GroupTest::Weighted> GroupTest::weighted() const {
+std::vector<GroupTest::Weighted> GroupTest::weighted(std::int64_t process) const {
   const std::vector<double> w = weights(false);
   std::vector<Weighted> all;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (w[i] < kNegligible) continue;
     const Rule& rule = rules_[i];
-    const double bad = bad_table().next_fails(rule.bad);
-    const double good = good_table().next_fails(rule.good);
+    // What others showed in that process, this one shows too.
+    const auto fails = [&](bool called_bad) {
+      const Counts asked = process == 0 ? Counts{} : asked_in(process, rule, called_bad);
+      if (asked.trials > 0) return 2 * asked.failures >= asked.trials ? 1 - kAlone : kAlone;
+      return called_bad ? bad_table().next_fails(rule.bad) : good_table().next_fails(rule.good);
+    };
+    const double bad = fails(true);
+    const double good = fails(false);
     const double zero = rule.inverted ? good : bad;
     const double other = rule.inverted ? bad : good;
     all.push_back(
@@ -54,13 +60,13 @@ double GroupTest::information_of(const std::vector<Weighted>& rules, double of_o
   return entropy_bits(fails + of_other * by_other) - entropy - of_other * entropy_bits(by_other);
 }
 
-double GroupTest::information(const Variant& variant) const {
-  return information_of(weighted(), of_other(), mask_of(variant));
+double GroupTest::information(const Variant& variant, std::int64_t process) const {
+  return information_of(weighted(process), of_other(), mask_of(variant));
 }
 
 std::optional<Variant> GroupTest::next(const Choice& choice) const {
   CHECK(!choice.starts.empty());
-  const std::vector<Weighted> rules = weighted();
+  const std::vector<Weighted> rules = weighted(choice.process);
   const double other = of_other();
   const auto score = [&](const Variant& v) { return information_of(rules, other, mask_of(v)) / choice.cost(v); };
   const auto refused = [&](const Variant& v) {

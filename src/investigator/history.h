@@ -62,10 +62,14 @@ struct LaunchRecord {
   Variant variant;
   Status status = Status::open;
   std::string message;
-  int starts = 0;  // above 1: interrupted and continued in a new process
+  int starts = 0;         // above 1: interrupted and continued in a new process; 0: `host` has its processes
+  std::int64_t host = 0;  // the launch in whose running processes this variant was asked; 0: it had its own
   double ready_s = 0;
   std::vector<TrialRecord> trials;
   std::vector<ScoreRecord> scores{};  // of fixed texts; empty: not asked
+
+  /// The launch that started the processes it was asked in.
+  std::int64_t process() const { return host == 0 ? id : host; }
 };
 std::string_view status_name(LaunchRecord::Status status);
 Result<LaunchRecord::Status> parse_status(std::string_view name);

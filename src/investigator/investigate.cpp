@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -20,6 +21,7 @@
 #include "investigator/report_redaction.h"
 #include "investigator/restart_never.h"
 #include "investigator/source_tree.h"
+#include "investigator/variants.h"
 
 namespace plumb::investigator {
 namespace {
@@ -78,8 +80,11 @@ class Driver {
     for (;;) {
       history_.elapsed_s = elapsed();
       NextStep next = next_step(plan_, history_);
-      if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label))
+      host_ = 0;
+      if (open_ != nullptr && (!next.wanted || next.wanted->label != open_->label)) {
+        if (next.wanted && can_host(*next.wanted)) host_ = open_->process();
         if (auto closed = close(Status::done, ""); !closed) return tl::unexpected(closed.error());
+      }
       if (!next.wanted) {
         if (const std::string nothing = nothing_ran(next.findings); !nothing.empty()) return error("{}", nothing);
         return Outcome{std::move(next.findings), std::move(history_), plan_.seed};
@@ -129,6 +134,13 @@ class Driver {
   LaunchRecord& record() {
     CHECK(!history_.launches.empty());
     return history_.launches.back();
+  }
+
+  // Whether the processes of the open launch can be asked as what is wanted next.
+  bool can_host(const Wanted& wanted) {
+    std::string ignored;
+    return wanted.shares && history_.find(wanted.label) == nullptr &&
+           same_processes(plan_.deployment, open_->variant, wanted.variant) && world_.alive(ignored);
   }
 
   Result<void> perform(const Wanted& wanted) {
@@ -220,6 +232,14 @@ class Driver {
     }
     CHECK(record().label == wanted.label);
     LaunchRecord& l = record();
+    if (host_ != 0) {
+      l.host = std::exchange(host_, 0);
+      world_.turn(wanted.variant);
+      open_ = &l;
+      if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
+      return true;
+    }
+    l.host = 0;  // what was asked in the processes of another goes on in its own
     ++l.starts;
     if (auto written = journal_.put_launch(l, elapsed()); !written) return tl::unexpected(written.error());
     const auto ready = world_.launch(wanted.variant, l.id);
@@ -275,7 +295,7 @@ class Driver {
           .done = done_});
     // Before the stop, so that a kill during a slow stop does not reopen the launch.
     if (auto written = journal_.put_launch(record(), elapsed()); !written) return written;
-    return world_.stop();
+    return host_ != 0 ? Result<void>{} : world_.stop();
   }
 
   const Plan& plan_;
@@ -288,6 +308,7 @@ class Driver {
   KnownCodes codes_;
   History history_;
   LaunchRecord* open_ = nullptr;  // the last of history_.launches while its process runs
+  std::int64_t host_ = 0;         // the launch whose processes go on as the next one's
   Wanted wanted_;
   double begin_s_ = 0;
   int right_ = 0;

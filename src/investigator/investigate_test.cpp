@@ -25,6 +25,7 @@ class ReadingWorld : public World {
   std::optional<std::size_t> culprit;
   int lives = 1'000'000;  // requests until the plug is pulled
   int launches = 0;
+  int turns = 0;
   bool hangs = false;  // no request is answered before its time-out
   std::set<Variant> infeasible;
   std::optional<LaunchFailure> failure;
@@ -39,6 +40,11 @@ class ReadingWorld : public World {
     variant_ = variant;
     running_ = true;
     return 0.3;
+  }
+  void turn(const Variant& variant) override {
+    EXPECT_TRUE(running_);
+    ++turns;
+    variant_ = variant;
   }
   Reply ask(const Ask& ask, double timeout_s) override {
     if (hangs) {
@@ -575,6 +581,57 @@ TEST(Case, RefusesBadFoldersAndFiles) {
                 .message.find("restart"),
             std::string::npos);
   std::filesystem::remove_all(folder);
+}
+
+TEST_F(InvestigateTest, RequestsTurnSwitchesInRunningProcesses) {
+  ReadingWorld restarted;
+  restarted.culprit = 2;
+  Journal before = new_journal("restarts");
+  const auto slow = run_investigation(plan_, restarted, before, {});
+  plan_.deployment = testing::turned_by_requests(plan_.deployment);
+  ReadingWorld world;
+  world.culprit = 2;
+  Journal journal = new_journal("requests");
+  const auto outcome = run_investigation(plan_, world, journal, {});
+  ASSERT_TRUE(slow && outcome);
+  EXPECT_EQ(outcome->findings.verdict.verdict, "confirmed");
+  EXPECT_EQ(outcome->findings.verdict.culprits, slow->findings.verdict.culprits);
+  EXPECT_GT(world.turns, 0);
+  EXPECT_EQ(world.turns, outcome->findings.verdict.turned);
+  EXPECT_EQ(world.launches, outcome->history.starts());
+  EXPECT_LT(world.launches, restarted.launches);
+  EXPECT_EQ(outcome->findings.verdict.search_launches, 2) << "the passing and the failing variant once more";
+  // The journal holds who shared whose processes, and is read as it was written.
+  const auto read = journal.read();
+  ASSERT_TRUE(read) << read.error().message;
+  for (std::size_t i = 0; i < read->launches.size(); ++i)
+    EXPECT_EQ(read->launches[i].host, outcome->history.launches[i].host);
+}
+
+TEST_F(InvestigateTest, AKillWhileProcessesAreSharedGoesOnInNewOnes) {
+  plan_.deployment = testing::turned_by_requests(plan_.deployment);
+  for (int lives = 250; lives < 450; lives += 19) {
+    ReadingWorld world;
+    world.culprit = 1;
+    world.lives = lives;
+    const auto file = folder_ / fmt::format("kill-{}", lives);
+    {
+      auto journal = Journal::create(file, {plan_.seed, "hash", plan_.cells});
+      try {
+        (void)run_investigation(plan_, world, *journal, {});
+      } catch (const std::runtime_error&) {
+      }
+    }
+    world.lives = 1'000'000;
+    world.unplug();
+    auto journal = Journal::open(file);
+    ASSERT_TRUE(journal) << journal.error().message;
+    const auto again = run_investigation(plan_, world, *journal, {});
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(again->findings.verdict.verdict, "confirmed") << lives;
+    EXPECT_EQ(again->findings.verdict.culprits, (std::vector<Culprit>{{"s1", "on", {}, "damage"}})) << lives;
+    EXPECT_EQ(world.launches, again->history.starts());
+  }
 }
 
 }  // namespace

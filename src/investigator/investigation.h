@@ -42,6 +42,8 @@ struct Wanted {
     std::string passing{};
   } judgement{};
   std::vector<std::pair<ScoreItem, Wording>> texts{};  // to be scored after the items
+  /// It may be asked in the processes that run already, as long as these differ in nothing but what requests carry.
+  bool shares = false;
 };
 
 struct Culprit {
@@ -61,6 +63,7 @@ struct Verdict {
   int floor_launches = 0;
   int search_launches = 0;
   int confirm_launches = 0;
+  int turned = 0;  // variants that were asked in processes running already, for which nothing was launched
   int trials = 0;
   std::optional<double> trial_failure_rate_95;  // of the deployment as deployed
   std::optional<double> launch_failure_rate_95;

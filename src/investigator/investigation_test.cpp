@@ -344,5 +344,66 @@ TEST(Investigation, AModelThatAnswersNothingIsInconclusive) {
   EXPECT_FALSE(p.findings.verdict.not_covered.empty());
 }
 
+TEST(Investigation, RequestsTurnSwitchesWithOneLaunchAndTheSameVerdict) {
+  using testing::turned_by_requests;
+  int launches[2] = {0, 0};
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const std::size_t a = seed % 10;
+    const std::size_t b = (seed + 3) % 10;
+    const bool pair = seed % 3 != 0;
+    SimulatedFault fault{.literals = {{a, seed % 5 != 0}}, .cells = visible_in()[seed % visible_in().size()]};
+    if (pair) fault.literals = {{a, true}, {b, true}};
+    fault.all_needed = seed % 3 == 2;
+    Played played[2];
+    for (const bool by_request : {false, true}) {
+      Deployment d = switches_all_on(10);
+      if (by_request) d = turned_by_requests(d);
+      SimulatedWorld world{.faults = {fault}, .seed = seed, .by_request = by_request};
+      played[by_request ? 1 : 0] = play(plan_of(d, seed), world);
+      launches[by_request ? 1 : 0] += played[by_request ? 1 : 0].findings.verdict.search_launches;
+    }
+    EXPECT_EQ(played[0].findings.verdict.verdict, "confirmed") << story(played[0]);
+    EXPECT_EQ(played[1].findings.verdict.verdict, "confirmed") << story(played[1]);
+    EXPECT_EQ(names(played[0].findings.verdict), names(played[1].findings.verdict)) << seed;
+    EXPECT_GT(played[1].findings.verdict.turned, 0);
+    for (const LaunchRecord& l : played[1].history.launches) EXPECT_EQ(l.host == 0, l.starts == 1) << l.label;
+    for (const LaunchRecord& l : played[1].history.launches)
+      EXPECT_TRUE(l.host == 0 || l.label.starts_with("search/")) << "confirmed in a launch of its own: " << l.label;
+  }
+  EXPECT_LE(3 * launches[1], launches[0]);
+}
+
+TEST(Investigation, SwitchesOfALaunchGetOneLaunchACombination) {
+  // Half of the switches need a launch: what a process was started with is never turned in it.
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Deployment d = testing::turned_by_requests(switches_all_on(8));
+    for (std::size_t s = 0; s < 4; ++s) d.switches[2 * s].apply = "restart";
+    const std::size_t culprit = seed % 8;
+    SimulatedWorld world{.faults = {{.literals = {{culprit, true}}}}, .seed = seed, .by_request = true};
+    const Played p = play(plan_of(d, seed), world);
+    EXPECT_EQ(p.findings.verdict.verdict, "confirmed") << story(p);
+    EXPECT_EQ(names(p.findings.verdict), std::set<std::string>{"s" + std::to_string(culprit) + "=on"}) << story(p);
+    for (const LaunchRecord& l : p.history.launches) {
+      if (l.host == 0) continue;
+      const Variant& host = p.history.launches[static_cast<std::size_t>(l.host - 1)].variant;
+      for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(host[2 * s], l.variant[2 * s]) << l.label;
+    }
+  }
+}
+
+TEST(Investigation, ALaunchThatIsBadAsAWholeIsNotTakenForASwitch) {
+  int wrong = 0;
+  constexpr int kWorlds = 150;
+  for (std::uint64_t seed = 0; seed < kWorlds; ++seed) {
+    SimulatedWorld world{.faults = {{.launch_rate = 0.5}}, .seed = seed, .by_request = true};
+    const Played p = play(plan_of(testing::turned_by_requests(switches_all_on(8)), seed), world);
+    wrong += p.findings.verdict.verdict == "confirmed" ||
+                     (!p.findings.verdict.culprits.empty() && p.findings.verdict.posterior.value_or(0) >= 0.95)
+                 ? 1
+                 : 0;
+  }
+  EXPECT_LE(wrong, kWorlds / 20);
+}
+
 }  // namespace
 }  // namespace plumb::investigator

@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kApplicationId = 0x504c4d42;  // "PLMB": tells our journals from other SQLite files
-// 2: group tests choose other launches than 1 did, and a case goes on as it began. 3: log-probabilities of fixed texts.
+// 2: group tests choose other launches than 1 did, and a case goes on as it began. 3: log-probabilities of fixed texts;
+// variants that share processes
 constexpr int kVersion = 3;
 
 constexpr const char* kSchema = R"(
@@ -22,7 +23,8 @@ PRAGMA journal_mode = DELETE;
 BEGIN EXCLUSIVE;
 CREATE TABLE identity (seed TEXT NOT NULL, deployment_hash TEXT NOT NULL, cells TEXT NOT NULL);
 CREATE TABLE launches (id INTEGER PRIMARY KEY, label TEXT NOT NULL UNIQUE, variant TEXT NOT NULL, status TEXT NOT NULL,
-                       message TEXT NOT NULL, starts INTEGER NOT NULL, ready_s REAL NOT NULL, at_s REAL NOT NULL);
+                       message TEXT NOT NULL, starts INTEGER NOT NULL, ready_s REAL NOT NULL, at_s REAL NOT NULL,
+                       host INTEGER NOT NULL);
 CREATE TABLE trials (id INTEGER PRIMARY KEY AUTOINCREMENT, launch INTEGER NOT NULL REFERENCES launches(id),
                      cell TEXT NOT NULL, seed TEXT NOT NULL, wording TEXT NOT NULL, grade TEXT NOT NULL,
                      steps TEXT NOT NULL, at_s REAL NOT NULL, UNIQUE (launch, cell, seed, wording));
@@ -247,8 +249,13 @@ LaunchRecord launch_of(const Statement& row, const History& before) {
   if (!status) throw Damage{status.error().message};
   l.status = *status;
   l.message = row.text(4);
-  if (!row.is_number(5) || row.integer(5) < 1 || row.integer(5) > kMaxStarts)
-    throw Damage{fmt::format("starts is not a number from 1 to {}", kMaxStarts)};
+  l.host = row.is_number(8) ? row.integer(8) : -1;
+  if (l.host < 0 || l.host >= l.id || (l.host > 0 && before.launches[static_cast<std::size_t>(l.host - 1)].host != 0))
+    throw Damage{"its host is no launch before it that had processes of its own"};
+  const int least = l.host == 0 ? 1 : 0;
+  if (!row.is_number(5) || row.integer(5) < least || row.integer(5) > (l.host == 0 ? kMaxStarts : 0))
+    throw Damage{l.host == 0 ? fmt::format("starts is not a number from 1 to {}", kMaxStarts)
+                             : std::string("starts is not 0, though it has a host")};
   l.starts = static_cast<int>(row.integer(5));
   l.ready_s = seconds_of(row, 6, "ready_s");
   return l;
@@ -397,8 +404,8 @@ Result<History> Journal::read() const {
   const auto damaged = [&](const char* kind, std::int64_t id, const Damage& damage) {
     return error("{}: the journal is damaged: {} {}: {}", impl_->file, kind, id, damage.what);
   };
-  Statement launches(impl_->db,
-                     "SELECT id, label, variant, status, message, starts, ready_s, at_s FROM launches ORDER BY id");
+  Statement launches(
+      impl_->db, "SELECT id, label, variant, status, message, starts, ready_s, at_s, host FROM launches ORDER BY id");
   while (launches.step()) try {
       history.launches.push_back(launch_of(launches, history));
       history.elapsed_s = std::max(history.elapsed_s, seconds_of(launches, 7, "at_s"));
@@ -434,11 +441,11 @@ Result<History> Journal::read() const {
 Result<void> Journal::put_launch(const LaunchRecord& l, double at_s) {
   Statement s(
       impl_->db,
-      "INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET status = "
+      "INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET status = "
       "excluded.status, message = excluded.message, starts = excluded.starts, ready_s = excluded.ready_s, at_s = "
-      "excluded.at_s");
+      "excluded.at_s, host = excluded.host");
   s.bind(l.id).bind(l.label).bind(bits_of(l.variant)).bind(status_name(l.status)).bind(l.message);
-  s.bind(static_cast<std::int64_t>(l.starts)).bind(l.ready_s).bind(at_s).step();
+  s.bind(static_cast<std::int64_t>(l.starts)).bind(l.ready_s).bind(at_s).bind(l.host).step();
   if (!s.ok()) return impl_->failure("the journal cannot be written");
   return {};
 }

@@ -195,6 +195,8 @@ TEST_F(JournalTest, RowsThatPlumbWouldNotWriteAreRefusedInItsWords) {
                           "UPDATE launches SET starts = 1e12",
                           "UPDATE launches SET starts = 'many'",
                           "UPDATE launches SET ready_s = -1",
+                          "UPDATE launches SET host = 1",
+                          "UPDATE launches SET host = 'none'",
                           "UPDATE launches SET at_s = 9e999",
                           "UPDATE launches SET at_s = 'x'",
                           "UPDATE launches SET id = 2",

@@ -153,6 +153,11 @@ Result<std::string> describe_plan(const Deployment& deployment, const Limits& li
       "launches: {} to {} to measure as deployed and reference, and if something fails about {} in which groups of the "
       "{} switches are turned, then about {} fresh ones to confirm (more when launches differ from each other)\n",
       kLeastGround, kMostGround, usual_search(turned), turned, kUsualConfirmation);
+  const auto by_request = std::count_if(deployment.switches.begin(), deployment.switches.end(),
+                                        [](const SwitchSpec& s) { return s.apply == "request"; });
+  if (by_request > 0 && deployment.restart == "allowed")
+    out += fmt::format("{} switches are turned by requests: variants that differ in them alone share a launch\n",
+                       by_request);
   return out + describe_priors(deployment);
 }
 

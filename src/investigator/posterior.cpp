@@ -1,7 +1,6 @@
 #include "investigator/posterior.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 
@@ -126,15 +125,62 @@ std::uint64_t GroupTest::mask_of(const Variant& variant) const {
 
 void GroupTest::add(const LaunchOutcome& outcome) {
   if (outcomes_.size() >= kMostLaunchOutcomes) return;
-  const std::uint64_t variant = mask_of(outcome.variant);
-  const Counts one{outcome.failed ? 1 : 0, 1};
-  for (Rule& rule : rules_) (rule.calls_bad(variant) ? rule.bad : rule.good) += one;
-  by_variant_[variant] += one;
-  outcomes_.emplace_back(variant, outcome.failed);
+  const Outcome added{mask_of(outcome.variant), outcome.failed, outcome.process};
+  const Counts one{added.failed ? 1 : 0, 1};
+  outcomes_.push_back(added);
+  if (added.process == 0) {
+    for (Rule& rule : rules_) (rule.calls_bad(added.variant) ? rule.bad : rule.good) += one;
+    by_variant_[added.variant] += one;
+    return;
+  }
+  for (Rule& rule : rules_) add_shared(rule, added);
+  std::vector<Outcome>& before = shared_[added.process];
+  // The same variant again in the same process is no second draw of its rate.
+  const bool again = std::any_of(before.begin(), before.end(), [&](const Outcome& o) {
+    return o.variant == added.variant && o.failed == added.failed;
+  });
+  if (!again) by_variant_[added.variant] += one;
+  before.push_back(added);
+}
+
+// Of the variants asked in a process so far, those that the rule calls bad, or good.
+Counts GroupTest::asked_in(std::int64_t process, const Rule& rule, bool called_bad) const {
+  Counts c;
+  if (const auto asked = shared_.find(process); asked != shared_.end())
+    for (const Outcome& o : asked->second)
+      if (rule.calls_bad(o.variant) == called_bad) c += {o.failed ? 1 : 0, 1};
+  return c;
+}
+
+// What most showed is one launch; each of them but the first agrees or stands alone.
+void GroupTest::add_shared(Rule& rule, const Outcome& outcome) const {
+  const bool called_bad = rule.calls_bad(outcome.variant);
+  const auto shows = [](Counts c) { return 2 * c.failures >= c.trials ? 1 : 0; };
+  const auto log_within = [&](Counts c) {
+    if (c.trials == 0) return 0.0;
+    const int alone = std::min(c.failures, c.trials - c.failures);
+    return alone * std::log(kAlone) + (c.trials - 1 - alone) * std::log1p(-kAlone);
+  };
+  const Counts before = asked_in(outcome.process, rule, called_bad);
+  Counts after = before;
+  after += {outcome.failed ? 1 : 0, 1};
+  Counts& launches = called_bad ? rule.bad : rule.good;
+  launches += before.trials == 0 ? Counts{shows(after), 1} : Counts{shows(after) - shows(before), 0};
+  rule.log_alone += log_within(after) - log_within(before);
+}
+
+bool GroupTest::contrasted() const {
+  bool shares = false;
+  for (const auto& [process, asked] : shared_) {
+    shares |= asked.size() > 1;
+    if (std::any_of(asked.begin(), asked.end(), [&](const Outcome& o) { return o.failed != asked.front().failed; }))
+      return true;
+  }
+  return !shares;
 }
 
 double GroupTest::log_likelihood(const Rule& rule) const {
-  return bad_table().log_of(rule.bad) + good_table().log_of(rule.good);
+  return bad_table().log_of(rule.bad) + good_table().log_of(rule.good) + rule.log_alone;
 }
 
 double GroupTest::log_likelihood_other() const {
@@ -215,17 +261,23 @@ double GroupTest::predictive_check(const Hypothesis& hypothesis, const std::vect
   constexpr int kPermutations = 499;
   const Rule* rule = find(hypothesis, sides);
   if (rule == nullptr) return 1;
-  std::array<std::vector<std::uint64_t>, 2> variants;  // that the rule calls good, bad
-  std::array<std::vector<bool>, 2> failed;
-  for (const auto& [variant, fails] : outcomes_) {
-    variants[rule->calls_bad(variant) ? 1 : 0].push_back(variant);
-    failed[rule->calls_bad(variant) ? 1 : 0].push_back(fails);
+  struct Alike {  // launches, or variants of one process, that the rule calls alike
+    std::vector<std::uint64_t> variants;
+    std::vector<bool> failed;
+  };
+  std::map<std::pair<bool, std::int64_t>, Alike> groups;
+  for (const Outcome& o : outcomes_) {
+    const auto asked = shared_.find(o.process);
+    const bool shares = asked != shared_.end() && asked->second.size() > 1;
+    Alike& group = groups[{rule->calls_bad(o.variant), shares ? o.process : 0}];
+    group.variants.push_back(o.variant);
+    group.failed.push_back(o.failed);
   }
   const auto statistic = [&] {
     double largest = 0;
-    for (std::size_t g = 0; g < 2; ++g)
-      if (variants[g].size() > 1)
-        largest = std::max(largest, association(variants[g], failed[g], options_.suspects.size()));
+    for (const auto& [key, group] : groups)
+      if (group.variants.size() > 1)
+        largest = std::max(largest, association(group.variants, group.failed, options_.suspects.size()));
     return largest;
   };
   const double observed = statistic();
@@ -233,12 +285,12 @@ double GroupTest::predictive_check(const Hypothesis& hypothesis, const std::vect
   Rng rng(outcomes_.size());
   int as_large = 0;
   for (int p = 0; p < kPermutations; ++p) {
-    for (auto& group : failed)
-      for (std::size_t i = group.size(); i > 1; --i) {
+    for (auto& [key, group] : groups)
+      for (std::size_t i = group.failed.size(); i > 1; --i) {
         const auto j = static_cast<std::size_t>(rng.below(i));
-        const bool swapped = group[i - 1];
-        group[i - 1] = group[j];
-        group[j] = swapped;
+        const bool swapped = group.failed[i - 1];
+        group.failed[i - 1] = group.failed[j];
+        group.failed[j] = swapped;
       }
     constexpr double kRounding = 1e-9;
     as_large += statistic() >= observed - kRounding ? 1 : 0;

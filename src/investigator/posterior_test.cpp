@@ -188,5 +188,56 @@ TEST(GroupTest, DoesNotLaunchWhatIsRefusedAndPrefersCheapLaunches) {
   EXPECT_TRUE((*test.next(choice))[0]);
 }
 
+TEST(GroupTest, VariantsOfOneProcessAreOneLaunchOfEachGroup) {
+  // By hand, one suspect: bad fails and good passes in one process, three times bad and twice good.
+  constexpr std::int64_t kProcess = 7;
+  GroupTest once(options(1));
+  once.add({{true}, true});
+  once.add({{false}, false});
+  GroupTest often(options(1));
+  for (int i = 0; i < 3; ++i) often.add({{true}, true, kProcess});
+  for (int i = 0; i < 2; ++i) often.add({{false}, false, kProcess});
+  const Hypothesis single{Class::any_of, {0}};
+  const Hypothesis base{Class::base, {}};
+  const double agreeing = std::pow(1 - GroupTest::kAlone, 3);  // the further ones: two bad, one good
+  const double odds_once = once.of(single, {true}).of_hypothesis / once.of_other();
+  const double odds_often = often.of(single, {true}).of_hypothesis / often.of_other();
+  EXPECT_NEAR(odds_often / odds_once, agreeing, 1e-9);
+  // A rule that calls all five alike has two that stand alone.
+  const double base_once = once.of(base, {}).of_hypothesis;
+  EXPECT_GT(base_once, 0);
+  EXPECT_LT(often.of(base, {}).of_hypothesis, base_once * 0.05);
+  EXPECT_NEAR(often.bad_rate(single, {true}), once.bad_rate(single, {true}), 1e-12);
+}
+
+TEST(GroupTest, AskingOftenInOneBadProcessNamesNoSwitch) {
+  // Everything fails there, whatever the variant: that is one bad launch.
+  GroupTest test(options(8));
+  test.add({Variant(8, true), true});
+  test.add({Variant(8, false), false});
+  Rng rng(3);
+  for (int i = 0; i < 20; ++i) {
+    Variant v(8, false);
+    for (std::size_t s = 0; s < 8; ++s) v[s] = rng.below(2) == 1;
+    test.add({v, true, 5});
+  }
+  EXPECT_FALSE(test.contrasted());
+  test.add({Variant(8, false), true, 5});
+  EXPECT_LT(test.best().hypothesis.members.empty() ? 0 : test.best().posterior, 0.9);
+  test.add({Variant(8, false), false, 5});
+  EXPECT_TRUE(test.contrasted());
+}
+
+TEST(GroupTest, KnowsWhatTheProcessShowedWhenItChoosesTheNextVariant) {
+  GroupTest test(options(6));
+  test.add({Variant(6, true), false, 4});  // a fault that does not show in this launch
+  test.add({Variant(6, true), true});
+  test.add({Variant(6, true), true});
+  test.add({Variant(6, false), false});
+  Variant half(6, false);
+  for (std::size_t s = 0; s < 3; ++s) half[s] = true;
+  EXPECT_GT(test.information(half), 4 * test.information(half, 4));
+}
+
 }  // namespace
 }  // namespace plumb::investigator

@@ -26,6 +26,7 @@ class Connection final : public World {
   Connection(const EndpointSpec& endpoint, const RequestSpec& request, const std::vector<std::string>& bodies)
       : client_(endpoint, endpoint.url, request, bodies) {}
   tl::expected<double, LaunchFailure> launch(const Variant&, std::int64_t) override { return 0.0; }
+  void turn(const Variant&) override {}
   Reply ask(const Ask& ask, double timeout_s) override { return client_.ask(ask, timeout_s); }
   bool alive(std::string&) override { return true; }
   Result<void> stop() override { return {}; }

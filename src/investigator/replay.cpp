@@ -105,7 +105,7 @@ const TrialRecord* Replay::trial_of(const LaunchRecord& launch, const std::pair<
 }
 
 const LaunchRecord& Replay::want_once(const std::string& label, const Variant& variant, const Items& items,
-                                      const std::string& why, const Judgement& judgement) {
+                                      const std::string& why, const Judgement& judgement, bool shares) {
   const LaunchRecord* launch = history_.find(label);
   if (launch != nullptr) {
     auto& asked = asked_[launch];
@@ -120,7 +120,7 @@ const LaunchRecord& Replay::want_once(const std::string& label, const Variant& v
     if (launch != nullptr && launch != &history_.launches.back())
       throw Damaged{fmt::format("launch {}: it lacks trials, but is neither ended nor the last", launch->id)};
     check_budget(label);
-    throw Pending{{label, variant, items, why, judgement}};
+    throw Pending{{label, variant, items, why, judgement, {}, shares}};
   }
   if (!complete && launch->status == Status::done)
     throw Damaged{fmt::format("launch {}: it ended as done, but lacks trials", launch->id)};
@@ -157,13 +157,13 @@ bool Replay::all_resolved(const LaunchRecord& launch, const Items& items) {
 }
 
 const LaunchRecord* Replay::want(const std::string& label, const Variant& variant, const Items& items,
-                                 const std::string& why, const Judgement& judgement) {
+                                 const std::string& why, const Judgement& judgement, bool shares) {
   const LaunchRecord* best = nullptr;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     const std::string name = attempt == 1 ? label : fmt::format("{}/retry", label);
     // Earlier versions took such a launch as it was: a history that went on without another try is left so.
     if (best != nullptr && history_.find(name) == nullptr && best != &history_.launches.back()) break;
-    const LaunchRecord& launch = want_once(name, variant, items, why, judgement);
+    const LaunchRecord& launch = want_once(name, variant, items, why, judgement, shares && attempt == 1);
     if (usable(launch, items)) {
       best = &launch;
       if (launch.status != Status::died || all_resolved(launch, items)) break;

@@ -72,7 +72,7 @@ class Replay {
 
   // The launch with all of `items` answered, or one that ended before.
   const LaunchRecord& want_once(const std::string& label, const Variant& variant, const Items& items,
-                                const std::string& why, const Wanted::Judgement& judgement = {});
+                                const std::string& why, const Wanted::Judgement& judgement = {}, bool shares = false);
 
   // Half of the trials resolved is the least a launch can be judged by.
   static bool usable(const LaunchRecord& launch, const Items& items);
@@ -87,7 +87,7 @@ class Replay {
   // Same, tried again once when it failed for no fault of the variant, or died with something left to ask: what it
   // lacks would leave a gap in the coverage. Null: cannot be launched or judged.
   const LaunchRecord* want(const std::string& label, const Variant& variant, const Items& items, const std::string& why,
-                           const Wanted::Judgement& judgement = {});
+                           const Wanted::Judgement& judgement = {}, bool shares = false);
 
   static Counts count(const LaunchRecord& launch, const Items& items);
 
@@ -304,16 +304,33 @@ class Replay {
   std::string named(const GroupTest::Belief& belief) const;
 
   // Probable enough, under the flat prior too, and nothing in the launches that it does not explain.
+  bool is_probable(const GroupTest::Belief& belief) const;
+
+  // Probable, and not from launches alone that may be bad or good as a whole.
   bool is_settled(const GroupTest::Belief& belief) const;
 
   // Launches what tells most a second until a rule is settled; nullopt: none was.
   std::optional<GroupTest::Belief> group_search(const Search& search);
 
-  std::optional<Variant> next_variant(const Search& search, const std::string& label,
-                                      const std::vector<Variant>& refused) const;
+  struct NextTest {
+    Variant variant;
+    bool shares = false;  // the processes that run already
+  };
+  std::optional<NextTest> next_test(const Search& search, const std::string& label,
+                                    const std::vector<Variant>& refused) const;
 
-  // Of the launches seen, their trials included.
-  double mean_launch_s() const;
+  // What tells most a second in a launch of its own (`in` null), or asked in the processes of a launch.
+  std::optional<Variant> best_variant(const Search& search, const std::string& label,
+                                      const std::vector<Variant>& refused, const LaunchRecord* in) const;
+
+  // The launch whose processes still run when the next is wanted, if variants of it may be turned by requests.
+  const LaunchRecord* running() const;
+
+  // Of a launch of its own (`in` null), or of asking it in the processes of a launch; the usual launch is 1.
+  double cost_of_test(const Variant& variant, const LaunchRecord* in) const;
+
+  // Whether requests turn some switches of servers that we start.
+  bool can_share() const;
 
   Question question(const Search& search, const Variant& variant) const;
 

@@ -96,6 +96,7 @@ void Replay::conclude(const std::string& word, const std::string& stop_class) {
     (l.label.starts_with("ground/") || l.label.starts_with("start/") ? v.floor_launches
      : l.label.starts_with("search/")                                ? v.search_launches
                                                                      : v.confirm_launches) += l.starts;
+    v.turned += l.starts == 0 ? 1 : 0;
     v.trials += static_cast<int>(l.trials.size());
   }
   if (!findings_.wording) return;

@@ -116,7 +116,8 @@ std::vector<LaunchOutcome> Replay::outcomes_before(const std::string& cell, cons
       if (item.first.cell == cell && item.second == findings_.wording) of_cell.push_back(item);
     const Counts c = count(*seen.launch, of_cell);
     if (c.trials < design.trials) continue;  // few trials say little
-    all.push_back({seen.launch->variant, c.failures * design.trials >= design.threshold * c.trials});
+    all.push_back(
+        {seen.launch->variant, c.failures * design.trials >= design.threshold * c.trials, seen.launch->process()});
   }
   return all;
 }

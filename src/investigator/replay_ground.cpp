@@ -124,7 +124,8 @@ void Replay::measure_floor() {
   for (const Seen& seen : seen_)
     for (const auto& item : seen.items) {
       const TrialRecord* t = trial_of(*seen.launch, item);
-      if (t == nullptr || t->grade == Grade::infrastructure) continue;
+      // What shares its processes is no launch that another could differ from.
+      if (t == nullptr || t->grade == Grade::infrastructure || seen.launch->host != 0) continue;
       const auto key =
           std::make_tuple(seen.launch->variant, item.first.cell, item.first.seed, static_cast<int>(item.second));
       const auto [it, fresh] = first.emplace(key, std::make_pair(seen.launch, t));

@@ -11,6 +11,7 @@ namespace {
 
 using Class = Hypothesis::Class;
 using Judgement = Wanted::Judgement;
+using Status = LaunchRecord::Status;
 
 constexpr int kMaxReplays = 8;
 constexpr int kMinReplays = 3;
@@ -38,8 +39,11 @@ std::optional<Replay::Symptom> Replay::isolate(int round, const Symptom& symptom
     r.threshold = (r.trials_per_launch + 1) / 2;
   }
   outcomes_.clear();
+  // Where requests turn switches, the tests go on in the processes of the second: there the symptom is known to show.
+  const bool shared = can_share();
+  if (shared) once_more(round, "good", r.good, "the passing variant once more");
   once_more(round, "bad", r.bad, "the failing variant once more");
-  once_more(round, "good", r.good, "the passing variant once more");
+  if (!shared) once_more(round, "good", r.good, "the passing variant once more");
   try {
     search(round);
     confirm(round);
@@ -62,7 +66,13 @@ void Replay::once_more(int round, const std::string& name, const Variant& varian
   const LaunchRecord* launch = want(fmt::format("search/{}/{}/1", round, name), variant, with_repeated(items), why,
                                     {current_->threshold, items.size(), "it fails", "it passes"});
   if (launch == nullptr) stop("inconclusive", "could not be measured: " + last_failure_);
-  outcomes_.push_back({variant, count(*launch, items).failures >= current_->threshold});
+  outcomes_.push_back({variant, count(*launch, items).failures >= current_->threshold, launch->process()});
+}
+
+bool Replay::can_share() const {
+  const auto& switches = plan_.deployment.switches;
+  return plan_.deployment.restart == "allowed" &&
+         std::any_of(switches.begin(), switches.end(), [](const SwitchSpec& s) { return s.apply == "request"; });
 }
 
 Items Replay::with_repeated(Items items) const {
@@ -139,9 +149,18 @@ std::string Replay::named(const GroupTest::Belief& belief) const {
   return fmt::format("{}", fmt::join(names, belief.hypothesis.kind == Class::any_of ? " or " : " and "));
 }
 
-bool Replay::is_settled(const GroupTest::Belief& belief) const {
+bool Replay::is_probable(const GroupTest::Belief& belief) const {
   if (belief.posterior < kSettled || belief.posterior_flat < kSure || test_->of_other() > 1 - kSure) return false;
   return test_->predictive_check(belief.hypothesis, belief.sides) >= kPredictiveP;
+}
+
+bool Replay::is_settled(const GroupTest::Belief& belief) const {
+  // What only launches turn was told from them; what requests turn rests on one launch while all that was asked in its
+  // processes failed, or passed.
+  const auto by_request = [&](std::size_t s) { return plan_.deployment.switches[s].apply == "request"; };
+  const auto& members = belief.hypothesis.members;
+  const bool needs_contrast = std::any_of(members.begin(), members.end(), by_request);
+  return is_probable(belief) && (!needs_contrast || test_->contrasted());
 }
 
 std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
@@ -151,18 +170,19 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
     // Where the history went on, nothing was settled yet; damage() computes that again.
     if (!trusting_ || history_.find(label) == nullptr)
       if (GroupTest::Belief best = test_->best(); is_settled(best)) return best;
-    const auto variant = next_variant(search, label, refused);
-    if (!variant) break;
-    const Question q = question(search, *variant);
+    const auto next = next_test(search, label, refused);
+    if (!next) break;
+    const Question q = question(search, next->variant);
     const LaunchRecord* launch =
-        want(label, *variant, search.items, q.text,
-             {search.threshold, search.items.size(), q.cures ? "no" : "yes", q.cures ? "yes" : "no"});
+        want(label, next->variant, search.items, q.text,
+             {search.threshold, search.items.size(), q.cures ? "no" : "yes", q.cures ? "yes" : "no"}, next->shares);
     if (launch == nullptr) {
       ask_openly("could not be measured: " + last_failure_);
-      refused.push_back(*variant);
+      refused.push_back(next->variant);
       continue;
     }
-    const LaunchOutcome outcome{*variant, count(*launch, search.items).failures >= search.threshold};
+    const LaunchOutcome outcome{next->variant, count(*launch, search.items).failures >= search.threshold,
+                                launch->process()};
     outcomes_.push_back(outcome);
     test_->add(outcome);
   }
@@ -170,41 +190,85 @@ std::optional<GroupTest::Belief> Replay::group_search(const Search& search) {
   return std::nullopt;
 }
 
-std::optional<Variant> Replay::next_variant(const Search& search, const std::string& label,
-                                            const std::vector<Variant>& refused) const {
+const LaunchRecord* Replay::running() const {
+  const LaunchRecord* last = seen_.empty() ? nullptr : seen_.back().launch;
+  return can_share() && last != nullptr && last->label.starts_with("search/") && last->status != Status::died &&
+                 usable(*last, seen_.back().items)
+             ? last
+             : nullptr;
+}
+
+std::optional<Replay::NextTest> Replay::next_test(const Search& search, const std::string& label,
+                                                  const std::vector<Variant>& refused) const {
   // What the history holds was chosen so; damage() computes it again.
-  if (const LaunchRecord* launch = history_.find(label); trusting_ && launch != nullptr) return launch->variant;
+  if (const LaunchRecord* launch = history_.find(label); trusting_ && launch != nullptr)
+    return NextTest{launch->variant};
+  const auto fresh = best_variant(search, label, refused, nullptr);
+  const LaunchRecord* in = running();
+  if (in == nullptr) return fresh ? std::optional(NextTest{*fresh}) : std::nullopt;
+  if (const GroupTest::Belief best = test_->best();
+      !outcomes_.empty() && !best.hypothesis.members.empty() && is_probable(best)) {
+    // Not settled for want of a contrast: the same processes as what the rule calls good, or bad.
+    Variant other = in->variant;
+    const bool bad = !outcomes_.back().failed;
+    for (std::size_t i = 0; i < best.sides.size(); ++i) other[best.hypothesis.members[i]] = best.sides[i] == bad;
+    if (same_processes(plan_.deployment, in->variant, other) && check_variant(plan_.deployment, other))
+      return NextTest{other, true};
+  }
+  const auto asked = best_variant(search, label, refused, in);
+  if (!asked) return fresh ? std::optional(NextTest{*fresh}) : std::nullopt;
+  if (!fresh) return NextTest{*asked, true};
+  const bool shares = test_->information(*asked, in->process()) / cost_of_test(*asked, in) >=
+                      test_->information(*fresh) / cost_of_test(*fresh, nullptr);
+  return shares ? NextTest{*asked, true} : NextTest{*fresh, false};
+}
+
+std::optional<Variant> Replay::best_variant(const Search& search, const std::string& label,
+                                            const std::vector<Variant>& refused, const LaunchRecord* in) const {
   const Deployment& d = plan_.deployment;
   GroupTest::Choice choice;
   choice.starts = {search.bad, search.good};
   choice.refused = refused;
   choice.seed = derive_seed(plan_.seed, label);
+  if (in != nullptr) {
+    choice.process = in->process();
+    choice.starts = {in->variant};
+    for (const Variant& end : {search.bad, search.good})
+      if (same_processes(d, in->variant, end)) choice.starts.push_back(end);
+  }
   choice.turn = [&](Variant v, std::size_t s, bool side) -> std::optional<Variant> {
     if (!side && !d.switches[s].working_off) return std::nullopt;
+    if (in != nullptr && d.switches[s].apply != "request") return std::nullopt;
     auto turned = with_side(d, std::move(v), s, side);
     if (!turned || is_known_infeasible(*turned)) return std::nullopt;
     for (const std::size_t other : difference(*turned, search.bad))
       if (std::find(suspects_.begin(), suspects_.end(), other) == suspects_.end()) return std::nullopt;
+    if (in != nullptr && !same_processes(d, *turned, in->variant)) return std::nullopt;
     return turned;
   };
-  // In whole launches and rounded seconds: equal seeds choose alike, however fast the machine was.
-  const double usual_s = std::max(1.0, std::round(mean_launch_s()));
-  choice.cost = [&d, usual_s, this](const Variant& v) {
-    double further_s = 0;
-    for (const std::size_t s : difference(v, findings_.deployed)) further_s += d.switches[s].cost_s;
-    return 1 + further_s / usual_s;
-  };
+  choice.cost = [this, in](const Variant& v) { return cost_of_test(v, in); };
   return test_->next(choice);
 }
 
-double Replay::mean_launch_s() const {
-  double sum = 0;
+double Replay::cost_of_test(const Variant& variant, const LaunchRecord* in) const {
+  double start_s = 0;
+  double ask_s = 0;
+  int started = 0;
   for (const Seen& seen : seen_) {
-    sum += seen.launch->ready_s;
+    start_s += seen.launch->ready_s;
+    started += seen.launch->host == 0 ? 1 : 0;
     for (const TrialRecord& t : seen.launch->trials)
-      for (const StepRecord& step : t.steps) sum += step.seconds;
+      for (const StepRecord& step : t.steps) ask_s += step.seconds;
   }
-  return sum / static_cast<double>(std::max<std::size_t>(1, seen_.size()));
+  const auto seen = static_cast<double>(std::max<std::size_t>(1, seen_.size()));
+  start_s /= std::max(1, started);
+  ask_s /= seen;
+  // In whole launches and rounded seconds: equal seeds choose alike, however fast the machine was.
+  const auto usual = [](double s) { return std::max(1.0, std::round(s)); };
+  if (in != nullptr) return usual(ask_s) / (usual(ask_s) + usual(start_s));
+  double further_s = 0;
+  for (const std::size_t s : difference(variant, findings_.deployed)) further_s += plan_.deployment.switches[s].cost_s;
+  return 1 + further_s / usual(start_s + ask_s);
 }
 
 Replay::Question Replay::question(const Search& search, const Variant& variant) const {

@@ -181,6 +181,7 @@ std::vector<LaunchEntry> launch_entries(const Case& c) {
     e.phase = l.label.substr(0, l.label.find('/'));
     e.status = l.status;
     e.starts = l.starts;
+    e.host = l.host;
     e.ready_s = l.ready_s;
     e.trials = static_cast<int>(l.trials.size());
     for (const bool on : l.variant) e.bits += on ? '1' : '0';

@@ -71,6 +71,7 @@ struct LaunchEntry {
   std::string phase;         // what the label begins with: "ground", "search", "confirm"...
   LaunchRecord::Status status = LaunchRecord::Status::open;
   int starts = 0;
+  std::int64_t host = 0;  // the launch whose processes it shared; 0: none
   double ready_s = 0;
   int right = 0;
   int failing = 0;

@@ -121,6 +121,10 @@ std::string footnote(const Case& c) {
   return fmt::format("{}", fmt::join(notes, " "));
 }
 
+std::string turned_words(int turned) {
+  return turned == 0 ? "" : fmt::format(", {} more variants asked in processes that ran already", turned);
+}
+
 }  // namespace
 
 Line report_title(const Case& c) {
@@ -159,10 +163,11 @@ Blocks report_head(const Case& c, const Reproduction& repro) {
                                    v.posterior ? fmt::format(", posterior {:.4f}; {:.4f} under a flat prior",
                                                              *v.posterior, v.posterior_flat_prior.value_or(0))
                                                : ""))});
-  items.lines.push_back({strong("Launches"), text(fmt::format(": {} floor, {} search, {} confirmation; {} in {:.0f} s",
-                                                              v.floor_launches, v.search_launches, v.confirm_launches,
-                                                              counted(static_cast<std::size_t>(v.trials), "trial"),
-                                                              c.outcome.history.elapsed_s))});
+  items.lines.push_back(
+      {strong("Launches"),
+       text(fmt::format(": {} floor, {} search, {} confirmation{}; {} in {:.0f} s", v.floor_launches, v.search_launches,
+                        v.confirm_launches, turned_words(v.turned),
+                        counted(static_cast<std::size_t>(v.trials), "trial"), c.outcome.history.elapsed_s))});
   items.lines.push_back({strong("Why"), text(": "), f.reasons.empty() ? text("–") : foreign(f.reasons.back())});
   if (!c.go_on.empty()) items.lines.push_back({strong("Go on"), text(" with "), code(c.go_on)});
   if (c.ended) items.lines.push_back({strong("What would change our mind"), text(": " + change_our_mind(v))});

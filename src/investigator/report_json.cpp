@@ -102,6 +102,7 @@ Json launches_json(const Case& c, const Report& report) {
                     {"variant", sides_json(c, e.variant)},
                     {"status", status_name(e.status)},
                     {"starts", e.starts},
+                    {"host", e.host == 0 ? Json() : Json(e.host)},
                     {"ready_s", e.ready_s},
                     {"begin_s", e.begin_s},
                     {"end_s", e.end_s},

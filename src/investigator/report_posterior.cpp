@@ -29,7 +29,7 @@ PosteriorTrace posterior_trace(const Case& c, const Round& round) {
   GroupTest test({.suspects = suspects, .bad = round.bad});
   for (const LaunchRecord& l : c.outcome.history.launches)
     if (const auto failed = launch_fails(l, round, c.outcome.findings)) {
-      test.add({l.variant, *failed});
+      test.add({l.variant, *failed, l.process()});
       trace.points.push_back({.launch = l.id, .failed = *failed, .probabilities = test.marginals()});
     }
   if (trace.points.empty()) return trace;

@@ -156,13 +156,15 @@ Blocks launch_log(const Case& c) {
   const auto entries = launch_entries(c);
   for (std::size_t i = 0; i < std::min(entries.size(), kMaxLaunchRows); ++i) {
     const LaunchEntry& e = entries[i];
-    table.rows.push_back({{text(std::to_string(e.id))},
-                          {foreign(e.label)},
-                          {text(e.bits)},
-                          {text(std::string(status_name(e.status)) +
-                                (e.starts > 1 ? fmt::format(", continued in process {}", e.starts) : ""))},
-                          {text(fmt::format("{:.2f}", e.ready_s))},
-                          {text(fmt::format("{}/{}", e.right, e.trials))}});
+    table.rows.push_back(
+        {{text(std::to_string(e.id))},
+         {foreign(e.label)},
+         {text(e.bits)},
+         {text(std::string(status_name(e.status)) + (e.starts > 1  ? fmt::format(", continued in process {}", e.starts)
+                                                     : e.host != 0 ? fmt::format(", in the processes of {}", e.host)
+                                                                   : ""))},
+         {text(fmt::format("{:.2f}", e.ready_s))},
+         {text(fmt::format("{}/{}", e.right, e.trials))}});
   }
   Blocks out{Heading{3, {text("Launches")}}, Paragraph{std::move(legend)}, std::move(table)};
   if (entries.size() > kMaxLaunchRows)

@@ -34,6 +34,12 @@ inline Deployment switches_all_on(int count) {
   return d;
 }
 
+/// The same with every switch turned by requests.
+inline Deployment turned_by_requests(Deployment d) {
+  for (SwitchSpec& s : d.switches) s.apply = "request";
+  return d;
+}
+
 /// A fault of a simulated deployment.
 struct SimulatedFault {
   std::vector<std::pair<std::size_t, bool>> literals{};  // (switch, side); empty: under no switch
@@ -63,6 +69,9 @@ struct SimulatedWorld {
   std::vector<SimulatedShift> shifts{};
   double score_noise = 0;    // D that repeated launches have from each other, about
   double sum_breaks_at = 0;  // all but "short" fails where the D of the shifts adds up to this; 0: never
+  bool by_request = false;  // requests turn the switches, and variants may share processes
+  /// Whether a trial of a launch fails, where that is not drawn from `faults`; may be empty.
+  std::function<bool(const LaunchRecord&, const ItemId&)> fails{};
   int asked_launches = 0;
   std::function<bool(const Variant&)> does_not_start = {};
 
@@ -86,24 +95,34 @@ struct SimulatedWorld {
       l.id = static_cast<std::int64_t>(history.launches.size()) + 1;
       l.label = wanted.label;
       l.variant = wanted.variant;
-      l.starts = 1;
+      l.starts = wanted.shares ? 0 : 1;
+      if (wanted.shares) l.host = history.launches.back().process();
       if (does_not_start && does_not_start(wanted.variant)) {
         l.status = LaunchRecord::Status::infeasible;
         l.message = "process server ended: assertion failed";
       }
       history.launches.push_back(l);
-      ++asked_launches;
+      asked_launches += l.starts;
     }
     LaunchRecord& l = history.launches.back();
     if (l.status == LaunchRecord::Status::infeasible) return;
     Rng rng(derive_seed(seed, wanted.label));
     std::vector<bool> shows;
-    for (const SimulatedFault& f : faults) shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      const SimulatedFault& f = faults[i];
+      if (!by_request) {
+        shows.push_back(at_fault(f, l.variant) && rng.uniform() < f.launch_rate);
+        continue;
+      }
+      // A launch's coin is that of its processes, whichever variant they are asked as.
+      Rng of_processes(derive_seed(seed, fmt::format("processes/{}/{}", l.process(), i)));
+      shows.push_back(of_processes.uniform() < f.launch_rate && at_fault(f, l.variant));
+    }
     for (const auto& [item, wording] : wanted.items) {
       bool known = false;
       for (const TrialRecord& t : l.trials) known |= t.item == item && t.wording == wording;
       if (known) continue;
-      bool failed = rng.uniform() < noise;
+      bool failed = rng.uniform() < noise || (fails && fails(l, item));
       failed |= sum_breaks_at > 0 && item.cell != "short" && sum_of_shifts(l.variant) >= sum_breaks_at;
       for (std::size_t i = 0; i < faults.size(); ++i) {
         const bool visible = faults[i].cells.empty() ? item.cell != "short" : faults[i].cells.contains(item.cell);

@@ -50,9 +50,10 @@ std::string summary(const Outcome& outcome, const std::string& go_on) {
                          100 * f.joint->shares[i].low, 100 * f.joint->shares[i].high, f.joint->names[i]);
   for (const std::string& reason : f.reasons) out += "because: " + reason + "\n";
   for (const std::string& open : v.not_covered) out += "not covered: " + open + "\n";
-  out +=
-      fmt::format("launches: {} floor, {} search, {} confirmation; {} trials in {:.0f} s; seed {}\n", v.floor_launches,
-                  v.search_launches, v.confirm_launches, v.trials, outcome.history.elapsed_s, outcome.seed);
+  out += fmt::format("launches: {} floor, {} search, {} confirmation{}; {} trials in {:.0f} s; seed {}\n",
+                     v.floor_launches, v.search_launches, v.confirm_launches,
+                     v.turned == 0 ? "" : fmt::format("; {} more variants asked in running processes", v.turned),
+                     v.trials, outcome.history.elapsed_s, outcome.seed);
   if (!go_on.empty() && !f.budget.empty()) out += "go on with: " + go_on + "\n";
   return out;
 }

@@ -62,6 +62,12 @@ std::optional<std::size_t> endpoint_named(const Deployment& deployment, const st
   return std::nullopt;
 }
 
+bool same_processes(const Deployment& deployment, const Variant& a, const Variant& b) {
+  const std::vector<std::size_t> turned = difference(a, b);
+  return std::all_of(turned.begin(), turned.end(),
+                     [&](std::size_t s) { return deployment.switches[s].apply == "request"; });
+}
+
 std::size_t endpoint_of(const Deployment& deployment, const Variant& variant) {
   std::size_t index = 0;
   for (const AppliedSide& applied : applied_sides(deployment, variant))

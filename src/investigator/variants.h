@@ -23,6 +23,9 @@ struct AppliedSide {
 /// the value that is on, else the off side, in the place of its first value.
 std::vector<AppliedSide> applied_sides(const Deployment& deployment, const Variant& variant);
 
+/// Whether the same running processes can be asked as either variant: they differ in nothing but what requests carry.
+bool same_processes(const Deployment& deployment, const Variant& a, const Variant& b);
+
 /// The endpoint that a variant asks: what the last applied side with an `endpoint` says, else the first one.
 std::size_t endpoint_of(const Deployment& deployment, const Variant& variant);
 /// The index of the endpoint of this name.

@@ -242,12 +242,17 @@ tl::expected<double, LaunchFailure> LaunchedWorld::launch(const Variant& variant
     return tl::unexpected(launched.error());
   }
   launch_ = std::move(*launched);
-  const std::size_t asked = endpoint_of(deployment_, variant);
-  client_ = std::make_unique<EndpointClient>(launch_->endpoints()[asked], launch_->urls()[asked], deployment_.request,
-                                             request_bodies(deployment_, variant));
+  turn(variant);
   // Once: a variant serves the same weights.
   if (served_model_.name.empty()) served_model_ = client_->served_model();
   return launch_->ready_s();
+}
+
+void LaunchedWorld::turn(const Variant& variant) {
+  CHECK(launch_ != nullptr);
+  const std::size_t asked = endpoint_of(deployment_, variant);
+  client_ = std::make_unique<EndpointClient>(launch_->endpoints()[asked], launch_->urls()[asked], deployment_.request,
+                                             request_bodies(deployment_, variant));
 }
 
 Reply LaunchedWorld::ask(const Ask& ask, double timeout_s) {

@@ -22,6 +22,8 @@ class World {
   virtual ~World() = default;
   /// Starts a variant and waits until it generates; returns the seconds that took. The one before is stopped already.
   virtual tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) = 0;
+  /// Asks the running processes as this variant from here on, which same_processes() must allow.
+  virtual void turn(const Variant& variant) = 0;
   /// Asks one request; an infrastructure failure when no reply came within timeout_s.
   virtual Reply ask(const Ask& ask, double timeout_s) = 0;
   /// Asks for the log-probabilities of a text; a world that has none does not offer them.
@@ -75,6 +77,7 @@ class LaunchedWorld final : public World {
                 std::function<void(const std::string&)> log, std::function<Result<void>()> surroundings = {});
   ~LaunchedWorld() override;
   tl::expected<double, LaunchFailure> launch(const Variant& variant, std::int64_t launch_id) override;
+  void turn(const Variant& variant) override;
   Reply ask(const Ask& ask, double timeout_s) override;
   Scores score(const ScoreAsk& ask, double timeout_s) override;
   bool alive(std::string& why) override;
