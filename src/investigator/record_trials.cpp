@@ -57,8 +57,7 @@ class Asker {
     std::string marks;
     for (int i = 0; i < options_.questions; ++i) {
       const ItemId item{cell, derive_seed(options_.seed, fmt::format("recorded/{}/{}", cell, i))};
-      const TrialRecord t =
-          run_trial(world_, item, Wording::v4, shape_of(deployment_), world_.now_s() + kAskTimeoutS);
+      const TrialRecord t = run_trial(world_, item, Wording::v4, shape_of(deployment_), world_.now_s() + kAskTimeoutS);
       marks += t.grade == Grade::infrastructure ? '?' : is_failure(t.grade) ? 'x' : '.';
       std::string why;
       if (t.grade == Grade::infrastructure && !world_.alive(why))

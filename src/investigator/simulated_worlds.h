@@ -69,7 +69,7 @@ struct SimulatedWorld {
   std::vector<SimulatedShift> shifts{};
   double score_noise = 0;    // D that repeated launches have from each other, about
   double sum_breaks_at = 0;  // all but "short" fails where the D of the shifts adds up to this; 0: never
-  bool by_request = false;  // requests turn the switches, and variants may share processes
+  bool by_request = false;   // requests turn the switches, and variants may share processes
   /// Whether a trial of a launch fails, where that is not drawn from `faults`; may be empty.
   std::function<bool(const LaunchRecord&, const ItemId&)> fails{};
   int asked_launches = 0;
