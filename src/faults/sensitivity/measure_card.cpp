@@ -57,7 +57,7 @@ class Worker {
   std::string run() {
     for (std::size_t group = 0; group < work_.length->groups(); ++group) {
       if (!anyone_needs(group)) continue;
-      if (deadline_ && Clock::now() >= *deadline_) return {};
+      if (late()) return {};
       const Variant honest = honest_variant(*work_.plants.front());
       const auto conversations = work_.length->of_group(group);
       const std::vector<Trial> ground =
@@ -67,13 +67,16 @@ class Worker {
         if (std::string complaint = floor_complaint(ground, again); !complaint.empty()) return complaint;
       }
       for (std::size_t i = 0; i < work_.plants.size(); ++i)
-        if (needs(i, group))
+        if (needs(i, group)) {
+          if (late()) return {};
           if (std::string complaint = measure(i, group, ground); !complaint.empty()) return complaint;
+        }
     }
     return {};
   }
 
  private:
+  bool late() const { return deadline_ && Clock::now() >= *deadline_; }
   CellKey key(const Plant& plant) const { return {plant_name(plant), work_.length->tokens}; }
   bool needs(std::size_t i, std::size_t group) const {
     return groups_[i] == group &&
