@@ -79,7 +79,7 @@ class Config:
                 "hc_sinkhorn_iters hc_eps swiglu_limit sliding_window o_groups o_lora_rank index_n_heads index_head_dim "
                 "index_topk rms_norm_eps bos_token_id eos_token_id qk_rope_head_dim").split()
         return {
-            "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "dtype": "bfloat16",
+            "name": "phantom", "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "dtype": "bfloat16",
             **{name: getattr(self, name) for name in same},
             "num_hidden_layers": self.num_hidden_layers, "num_key_value_heads": 1, "n_shared_experts": 1,
             "num_nextn_predict_layers": 0, "tie_word_embeddings": False,

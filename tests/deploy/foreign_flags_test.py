@@ -2,7 +2,7 @@
 """A chat server of another make with six flags: the guilty pair is found, a loss that hangs on no flag is said to hang on
 none, and a sound server is not accused.
 
-Usage: foreign_test.py BUILD_DIR ROOT
+Usage: foreign_flags_test.py BUILD_DIR ROOT
 """
 import json
 import pathlib
