@@ -46,7 +46,7 @@ Result<fs::path> repository() {
   const char* named = std::getenv("PLUMB_HOME");
   std::error_code failed;
   const fs::path executable = fs::read_symlink("/proc/self/exe", failed);
-  const fs::path home = named != nullptr ? fs::path(named) : executable.parent_path().parent_path().parent_path();
+  fs::path home = named != nullptr ? fs::path(named) : executable.parent_path().parent_path().parent_path();
   if (!fs::exists(home / "phantom" / "checkpoint" / "config.json"))
     return error("{}: has no phantom/checkpoint; set PLUMB_HOME to the folder of the repository", home.string());
   return home;

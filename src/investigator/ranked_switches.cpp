@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -113,8 +114,9 @@ Result<std::shared_ptr<const RankedSwitches>> rank_switches(std::string text, co
       ranked->switches[i].suspects.push_back(suspect);
     }
   }
-  std::stable_sort(ranked->unmatched.begin(), ranked->unmatched.end(),
-                   [](const auto& a, const auto& b) { return a.prior > b.prior; });
+  std::sort(ranked->unmatched.begin(), ranked->unmatched.end(), [](const auto& a, const auto& b) {
+    return std::tie(b.prior, a.where, a.gate) < std::tie(a.prior, b.where, b.gate);
+  });
   ranked->hash = hash_text(text);
   ranked->text = std::move(text);
   return std::shared_ptr<const RankedSwitches>(std::move(ranked));

@@ -67,7 +67,7 @@ class Asker {
   }
 
   Result<std::string> model_hash() {
-    const std::string hash = world_.served_model().hash;
+    std::string hash = world_.served_model().hash;
     if (hash.empty())
       return error("{}: its server does not tell the hash of its model", options_.deployed.model.string());
     return hash;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "investigator/investigate.h"
 #include "investigator/paired.h"
@@ -83,8 +84,12 @@ bool Replay::scores_identical() { return bit_identical() && size_of(distance_flo
 const LaunchRecord* Replay::distance_launch(const std::string& label, const Variant& variant, const std::string& why) {
   constexpr std::size_t kPrompts = 3;
   Items items = repeated_items();
-  std::stable_sort(items.begin(), items.end(),
-                   [&](const auto& a, const auto& b) { return cost_of(a.first.cell) < cost_of(b.first.cell); });
+  std::sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+    const auto order = [&](const auto& item) {
+      return std::make_tuple(cost_of(item.first.cell), item.first.cell, item.first.seed);
+    };
+    return order(a) < order(b);
+  });
   if (items.size() > kPrompts) items.resize(kPrompts);
   const LaunchRecord* launch = want(label, variant, items, why);
   if (launch != nullptr) measure(*launch);

@@ -44,14 +44,14 @@ def honest_switches(build, source, folder):
     shifts = {entry["name"]: entry["shift"] for entry in table["switches"]}
     text = f"""[[process]]
 name = "server"
-command = [{json.dumps(build.plumb)}, "serve", {json.dumps(str(source / "phantom"))}, "--port", "{{port:server}}"]
+command = [{json.dumps(build.plumb)}, "serve", {json.dumps(str(source / "phantom" / "checkpoint"))}, "--port", "{{port:server}}"]
 [[endpoint]]
 url = "http://127.0.0.1:{{port:server}}"
 [facts]
 window = 64
 chunk = 128
 page = 128
-index_topk = 64
+index_topk = 8
 """
     for name in HONEST:
         text += f"""[[switch]]

@@ -17,6 +17,8 @@ import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import reading
+
 options = argparse.ArgumentParser()
 options.add_argument("port", type=int)
 options.add_argument("--cut", default="")
@@ -30,8 +32,6 @@ args, ignored = options.parse_known_args()
 CHUNK = 256
 BEGIN, END = 3, 4  # tokens around each message
 TOKEN = re.compile(r" ?[A-Za-z][a-z]*|\d{1,3}|.", re.DOTALL)
-WHAT = re.compile(r"What is the (\w+) of the (\w+) (\w+)\?")
-TELL = re.compile(r"Tell me the (\w+) of the (\w+) (\w+) again\.")
 drift = 0
 
 
@@ -45,17 +45,15 @@ def count(text):
 
 def stated(messages):
     """The value asked for and where its tokens begin and end; None where nothing is asked."""
-    asked = WHAT.search(messages[-1]["content"]) or TELL.search(messages[-1]["content"])
-    if not asked:
+    question = reading.asked(messages[-1]["content"])
+    if not question:
         return None
-    said = re.compile(r"[Tt]he (?:%s of the %s %s is|%s %s has the %s) ([A-Z0-9]+(?:-[A-Z0-9]+)*)"
-                      % (*asked.groups(), *asked.groups()[1:], asked.group(1)))
     found, at = None, 0
     for message in messages[:-1]:
         text = message["content"] or ""
-        for match in said.finditer(text):
-            begin = at + BEGIN + count(text[:match.start(1) - 1])
-            found = match.group(1), begin, at + BEGIN + count(text[:match.end(1)])
+        for value, begin, end in reading.stated(*question, text):
+            before = text[:begin - 1] if text[begin - 1] == " " else text[:begin]
+            found = value, at + BEGIN + count(before), at + BEGIN + count(text[:end])
         at += BEGIN + count(text) + END
     return found
 

@@ -5,30 +5,25 @@ usage: forgetful_server.py PORT [--set SWITCH=on|off]...
 Switches: recall.fast, whose on side answers long prompts wrong, with markup in the reply; log.verbose, which does nothing.
 """
 import json
-import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import reading
 
 SETTINGS = dict(setting.split("=") for setting in sys.argv[3::2])
 LONG = 150  # words
 HOSTILE = "A1-11-AA</td><script>alert(1)</script><img src=x onerror=alert(1)>|`]]>&amp; --> \x07"
-KEY = r"[\"\[(*](\w+)[\"\])*]"
 
 
 def answer(prompt):
-    asked = prompt.rfind("<｜User｜>")
-    if not (found := re.search(rf"(code|badge|ticket|serial|token|pin|label) of {KEY}", prompt[asked:])):
+    place = prompt.rfind("<｜User｜>")
+    question = reading.asked(prompt[place:])
+    if not question:
         return "the old hill and the quiet river"
-    attribute, key = found.groups()
-    # Sentences, and results of tools, with the key in marks, the attribute and a code.
-    stated = [
-        code[1]
-        for sentence in re.findall(rf"[^.?>]*[\"\[(*]{key}[\"\])*][^.?<]*", prompt[:asked])
-        if attribute in sentence and (code := re.search(r"[\"\[(*]([A-Z0-9]+(?:-[A-Z0-9]+)*)[\"\])*]", sentence))
-    ]
+    stated = reading.stated(*question, prompt[:place])
     if stated and SETTINGS.get("recall.fast") == "on" and len(prompt.split()) > LONG:
         return HOSTILE
-    return stated[-1] if stated else "nothing"
+    return stated[-1][0] if stated else "nothing"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -12,10 +12,11 @@ usage: recalling_server.py PORT [--forget FLAG] [--value VALUE] [--key NAME] [--
 import argparse
 import json
 import os
-import re
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import reading
 
 options = argparse.ArgumentParser()
 options.add_argument("port", type=int)
@@ -25,24 +26,18 @@ options.add_argument("--refuse-every", type=int, default=0)
 options.add_argument("--echo", action="store_true")
 args, ignored = options.parse_known_args()
 
-WHAT = re.compile(r"(?:what is|use the tool for) the (\w+) of the (\w+) (\w+)[?.]<assistant>(?:<call> check)?$")
-TELL = re.compile(r"tell me the (\w+) (\w+) (\w+) again\.<assistant>$")
 lock = threading.Lock()
 requests = 0
 
 
 def answer_to(prompt):
     """The value last stated of what the prompt ends by asking for."""
-    tail = prompt[-200:]
-    if found := WHAT.search(tail):
-        attribute, adjective, noun = found.groups()
-    elif found := TELL.search(tail):
-        adjective, noun, attribute = found.groups()
-    else:
+    place = prompt.rfind("<｜User｜>")
+    question = reading.asked(prompt[place:])
+    if not question:
         return "the old mill and the quiet river were near the small town today"
-    leads = (f" the {attribute} of the {adjective} {noun} is ", f" the {adjective} {noun} has {attribute} ")
-    place = max(prompt.rfind(lead) + len(lead) if lead in prompt else -1 for lead in leads)
-    return re.match(r"[A-Z0-9-]*", prompt[place:]).group() if place >= 0 else "unknown"
+    values = reading.stated(*question, prompt[:place])
+    return values[-1][0] if values else "unknown"
 
 
 class Handler(BaseHTTPRequestHandler):
