@@ -142,9 +142,10 @@ std::optional<Replay::Symptom> Replay::find_symptom() {
 
 std::optional<Replay::Symptom> Replay::look_for_a_passing_variant() {
   const std::vector<std::string> cells = cells_failing_everywhere();
-  Counts good;  // what passing looks like: the cells that do not fail
+  Counts good;  // what passing looks like: the usable cells that do not fail
   for (const std::string& c : plan_.cells)
-    if (!is_weak(c) && std::find(cells.begin(), cells.end(), c) == cells.end()) good += pooled(findings_.reference, c);
+    if (!is_weak(c) && !why_unusable(c) && std::find(cells.begin(), cells.end(), c) == cells.end())
+      good += pooled(findings_.reference, c);
   // The cheapest launch of those whose probe fails often enough to tell.
   std::string cell;
   std::optional<Design> design;

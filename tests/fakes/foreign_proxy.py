@@ -5,7 +5,7 @@ usage: foreign_proxy.py PORT FAULT COMMAND...     COMMAND starts the server behi
 FLAG_A to FLAG_F are its switches (1: on); they do nothing but what FAULT says:
   none    nothing
   pair    while FLAG_C and FLAG_E are on, in 70 % of the launches, all but the last two messages are dropped
-  always  whatever the flags are, in 70 % of the launches, all but the last four messages are dropped
+  always  whatever the flags are, all but the last four messages are dropped
 No /tokenize, no /v1/completions, no log-probabilities, nothing about cached tokens; a temperature of 0 is refused; each
 eleventh request gets a 429; answers come with chatter around them.
 """
@@ -22,8 +22,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT, FAULT, COMMAND = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 ON = {name: os.environ.get(f"FLAG_{name}") == "1" for name in "ABCDEF"}
-COIN = random.SystemRandom().random() < 0.7
-FORGETS = COIN and (FAULT == "always" or (FAULT == "pair" and ON["C"] and ON["E"]))
+# A launch's coin hangs on how many there were before it in the folder FAKES, so that a test sees the same ones each time.
+with open(os.path.join(os.environ["FAKES"], "launches"), "ab") as launches:
+    launches.write(b".")
+    COIN = random.Random(launches.tell()).random() < 0.7
+FORGETS = FAULT == "always" or (FAULT == "pair" and ON["C"] and ON["E"] and COIN)
 lock, requests = threading.Lock(), 0
 
 
