@@ -147,6 +147,9 @@ TEST_P(EachHost, PlantsChangeItsOnSideAlone) {
   for (const Plant& plant : plants()) {
     if (plant.host != GetParam() || plant.side != PlantSide::on) continue;
     if (first == nullptr) first = &plant;
+    // With sanitizers a form takes half a minute: every third of a host is asked there.
+    constexpr std::ptrdiff_t kSlowStride = 3;
+    if (kSlowBuild && (&plant - first) % kSlowStride != 0) continue;
     SCOPED_TRACE(testing::Message() << plant.kind << ' ' << plant.form);
     Settings on = Settings::defaults();
     ASSERT_TRUE(on.set(GetParam(), plant.layers == "all" ? "on" : "on@" + std::string(plant.layers)));
