@@ -92,10 +92,10 @@ def main():
     kept = args.out.with_suffix(".jsonl")
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     done = {(line["stratum"], line["seed"]) for line in lines}
-    todo = [(s, seed) for seed in range(args.count) for s in strata if (s, seed) not in done]
+    missing = [(s, seed) for seed in range(args.count) for s in strata if (s, seed) not in done]
     build = Build(args.build)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool, kept.open("a", buffering=1) as file:
-        for line in pool.map(lambda item: ask(build, *item, options), todo):
+        for line in pool.map(lambda item: ask(build, *item, options), missing):
             file.write(json.dumps(line) + "\n")
             lines.append(line)
             print(f"{len(lines)}: {line['stratum']} {line['seed']}: {line.get('verdict', line.get('error'))}, "

@@ -28,23 +28,14 @@ std::string isolate_bench_json(const IsolateBenchResult& result) {
            {"bits", w.bits > 0 ? Json(w.bits) : Json()}});
     return list;
   };
-  Json methods = Json::array();
-  for (const MethodScore& m : result.methods)
-    methods.push_back({{"world", m.world},
-                       {"one_at_a_time", {{"launches", m.one_at_a_time_launches}, {"right", m.one_at_a_time_right}}},
-                       {"ddmin", {{"launches", m.ddmin_launches}, {"right", m.ddmin_right}}}});
-  Json calibration = Json::array();
-  for (const CalibrationBin& b : result.calibration)
-    calibration.push_back(
-        {{"low", b.low}, {"high", b.high}, {"count", b.count}, {"stated", b.stated}, {"held", b.held}});
   return Json{{"bench", "isolate"},
               {"investigations", result.options.investigations},
               {"switches", result.options.switches},
               {"seed", result.options.seed},
               {"worlds", worlds(result.worlds)},
               {"requests", worlds(result.requests)},
-              {"older_methods", methods},
-              {"calibration", calibration}}
+              {"older_methods", methods_json(result.methods)},
+              {"calibration", calibration_json(result.calibration)}}
       .dump(2);
 }
 

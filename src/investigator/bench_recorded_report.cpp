@@ -57,15 +57,6 @@ std::string recorded_bench_json(const RecordedBenchResult& result) {
     for (const WorldScore& w : scores) list.push_back(world_json(w));
     return list;
   };
-  Json methods = Json::array();
-  for (const MethodScore& m : result.methods)
-    methods.push_back({{"world", m.world},
-                       {"one_at_a_time", {{"launches", m.one_at_a_time_launches}, {"right", m.one_at_a_time_right}}},
-                       {"ddmin", {{"launches", m.ddmin_launches}, {"right", m.ddmin_right}}}});
-  Json calibration = Json::array();
-  for (const CalibrationBin& b : result.calibration)
-    calibration.push_back(
-        {{"low", b.low}, {"high", b.high}, {"count", b.count}, {"stated", b.stated}, {"held", b.held}});
   return Json{{"bench", "isolate --recorded"},
               {"model_hash", result.model_hash},
               {"plants", result.plants},
@@ -76,8 +67,8 @@ std::string recorded_bench_json(const RecordedBenchResult& result) {
               {"seed", result.options.seed},
               {"restarts", worlds(result.restarts)},
               {"requests", worlds(result.requests)},
-              {"older_methods", methods},
-              {"calibration", calibration}}
+              {"older_methods", methods_json(result.methods)},
+              {"calibration", calibration_json(result.calibration)}}
       .dump(2);
 }
 

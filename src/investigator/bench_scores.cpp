@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "investigator/posterior.h"
 #include "investigator/statistics.h"
@@ -106,6 +107,22 @@ std::string world_table(const std::vector<WorldScore>& worlds, bool turned) {
                        turned ? fmt::format("{:.1f} | ", w.turned) : "", w.confirm_launches,
                        w.bits > 0 ? fmt::format("{:.1f}", w.bits) : "–");
   return out;
+}
+
+nlohmann::ordered_json methods_json(const std::vector<MethodScore>& methods) {
+  auto list = nlohmann::ordered_json::array();
+  for (const MethodScore& m : methods)
+    list.push_back({{"world", m.world},
+                    {"one_at_a_time", {{"launches", m.one_at_a_time_launches}, {"right", m.one_at_a_time_right}}},
+                    {"ddmin", {{"launches", m.ddmin_launches}, {"right", m.ddmin_right}}}});
+  return list;
+}
+
+nlohmann::ordered_json calibration_json(const std::vector<CalibrationBin>& bins) {
+  auto list = nlohmann::ordered_json::array();
+  for (const CalibrationBin& b : bins)
+    list.push_back({{"low", b.low}, {"high", b.high}, {"count", b.count}, {"stated", b.stated}, {"held", b.held}});
+  return list;
 }
 
 std::string method_table(const std::vector<MethodScore>& methods) {

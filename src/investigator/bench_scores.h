@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/rng.h"
 #include "investigator/bench_isolate.h"
 #include "investigator/investigation.h"
@@ -34,6 +36,10 @@ void search_alone(std::vector<CalibrationBin>& bins, std::size_t switches, Rng& 
                   const std::function<bool(const Variant&)>& fails);
 /// Turns the bins' sums into means.
 void finish(std::vector<CalibrationBin>& bins);
+
+/// The same numbers as JSON arrays.
+nlohmann::ordered_json methods_json(const std::vector<MethodScore>& methods);
+nlohmann::ordered_json calibration_json(const std::vector<CalibrationBin>& bins);
 
 /// Tables in Markdown; `turned`: with the variants that were asked in running processes.
 std::string world_table(const std::vector<WorldScore>& worlds, bool turned);

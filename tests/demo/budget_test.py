@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from demo_support import RUN_TIMEOUT_S, Build, Demo, write_envelope
+from demo_support import FACTS, RUN_TIMEOUT_S, Build, Demo, write_envelope
 
 HONEST = ("attention.q_bf16", "mhc.bf16_mix", "prefix_cache")
 
@@ -47,12 +47,7 @@ name = "server"
 command = [{json.dumps(build.plumb)}, "serve", {json.dumps(str(source / "phantom" / "checkpoint"))}, "--port", "{{port:server}}"]
 [[endpoint]]
 url = "http://127.0.0.1:{{port:server}}"
-[facts]
-window = 64
-chunk = 128
-page = 128
-index_topk = 8
-"""
+{FACTS}"""
     for name in HONEST:
         text += f"""[[switch]]
 name = "{name}"

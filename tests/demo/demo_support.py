@@ -11,6 +11,8 @@ import uuid
 
 MARK = "PLUMB_TEST_MARK"  # inherited by every process of a demo
 RUN_TIMEOUT_S = 600
+# Of the shipped checkpoint, for deployment files.
+FACTS = "[facts]\nwindow = 64\nchunk = 128\npage = 128\nindex_topk = 8\n"
 
 
 class Build:

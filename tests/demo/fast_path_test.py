@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+from demo_support import FACTS
+
 SEED = "5"
 
 
@@ -31,12 +33,7 @@ command = {json.dumps(command)}
 ready = {{http = "/health", generate = true}}
 [[endpoint]]
 url = "http://127.0.0.1:{{port:server}}"
-[facts]
-window = 64
-chunk = 128
-page = 128
-index_topk = 8
-"""
+{FACTS}"""
     for s in switches_of(build):
         name, request = s["name"], by_request and s["scope"] == "request"
         side = ('{{ body = {{ plumb = {{ switches = {{ "{0}" = "{1}" }} }} }} }}' if request

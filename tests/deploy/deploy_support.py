@@ -2,11 +2,13 @@
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 SERVER = HERE.parent / "fakes" / "recalling_server.py"
@@ -25,6 +27,12 @@ def main(usage):
 def listening_process(name, port, *options, extra=""):
     words = ", ".join('"%s"' % word for word in (sys.executable, SERVER, port, *options))
     return '[[process]]\nname = "%s"\ncommand = [%s]\nready = {http = "/health"}\n%s\n' % (name, words, extra)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 class DeploymentTest(unittest.TestCase):
@@ -77,3 +85,28 @@ class DeploymentTest(unittest.TestCase):
         while not condition():
             self.assertLess(time.monotonic(), until, what)
             time.sleep(0.05)
+
+
+class RunningServerTest(DeploymentTest):
+    """With fake servers that run already; they are killed before it is asked who is left."""
+    SCRIPT = SERVER
+
+    def server(self, *options, **environment):
+        port = free_port()
+        process = subprocess.Popen([sys.executable, str(self.SCRIPT), str(port), *options], stdout=subprocess.DEVNULL,
+                                   env=dict(self.environment, **environment))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        url = "http://127.0.0.1:%d" % port
+
+        def answers():
+            try:
+                return urllib.request.urlopen(url + "/health").status == 200
+            except OSError:
+                return False
+        self.wait_until(answers, "the server listens")
+        return url
+
+    def tearDown(self):
+        self.doCleanups()
+        super().tearDown()

@@ -5,37 +5,16 @@ the operator's own conversation, a ranking as prior, and what reports withhold.
 Usage: foreign_servers_test.py BUILD_DIR
 """
 import json
-import subprocess
 import sys
-import urllib.request
 
 import deploy_support
-from deploy_support import HERE, DeploymentTest
-from running_servers_test import free_port
+from deploy_support import HERE, RunningServerTest
 
 CHAT = HERE.parent / "fakes" / "chat_server.py"
 
 
-class Foreign(DeploymentTest):
-    def server(self, *options, **environment):
-        port = free_port()
-        process = subprocess.Popen([sys.executable, str(CHAT), str(port), *options], stdout=subprocess.DEVNULL,
-                                   env=dict(self.environment, **environment))
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        url = "http://127.0.0.1:%d" % port
-
-        def answers():
-            try:
-                return urllib.request.urlopen(url + "/health").status == 200
-            except OSError:
-                return False
-        self.wait_until(answers, "the server listens")
-        return url
-
-    def tearDown(self):
-        self.doCleanups()
-        super().tearDown()
+class Foreign(RunningServerTest):
+    SCRIPT = CHAT
 
     def boundary(self, *options, **environment):
         code, out, err = self.plumb("probe", self.server(*options, **environment), "--suite", "boundary", "--trials", "4",

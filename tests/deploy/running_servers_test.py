@@ -7,40 +7,12 @@ Usage: running_servers_test.py BUILD_DIR
 import json
 import subprocess
 import sys
-import urllib.request
 
 import deploy_support
-from deploy_support import SERVER, DeploymentTest, listening_process
+from deploy_support import RunningServerTest, listening_process
 
 
-def free_port():
-    import socket
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-class Running(DeploymentTest):
-    def server(self, *options, **environment):
-        port = free_port()
-        process = subprocess.Popen([sys.executable, str(SERVER), str(port), *options], stdout=subprocess.DEVNULL,
-                                   env=dict(self.environment, **environment))
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        url = "http://127.0.0.1:%d" % port
-
-        def answers():
-            try:
-                return urllib.request.urlopen(url + "/health").status == 200
-            except OSError:
-                return False
-        self.wait_until(answers, "the server listens")
-        return url
-
-    def tearDown(self):
-        self.doCleanups()
-        super().tearDown()
-
+class Running(RunningServerTest):
     def test_two_servers_are_compared(self):
         good, bad, again = self.server(), self.server("--forget", "F", F="1"), self.server("--refuse-every", "5")
         lengths = ("--suite", "needle", "--lengths", "256,512", "--trials", "12", "--in-flight", "4")

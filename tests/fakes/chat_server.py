@@ -11,13 +11,12 @@ usage: chat_server.py PORT [--cut FLAG] [--forget FLAG] [--forget-in WORD FLAG] 
 --drift                counts each prompt one higher than the one before
 """
 import argparse
-import json
 import os
 import re
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import reading
+from json_handler import JsonHandler, serve
 
 options = argparse.ArgumentParser()
 options.add_argument("port", type=int)
@@ -58,23 +57,12 @@ def stated(messages):
     return found
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def reply(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        known = {"/v1/models": {"data": [{"id": "chatting"}]}, "/health": {}}
-        self.reply(200 if self.path in known else 404, known.get(self.path, {}))
+class Handler(JsonHandler):
+    known = {"/v1/models": {"data": [{"id": "chatting"}]}, "/health": {}}
 
     def do_POST(self):
         global drift
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.request_body()
         if "messages" not in request:
             return self.reply(200, {"choices": [{"text": "what", "finish_reason": "stop"}]})
         messages = request["messages"]
@@ -97,9 +85,4 @@ class Handler(BaseHTTPRequestHandler):
 
 if args.needs and not is_on(args.needs):
     sys.exit("assertion failed: %s must be set" % args.needs)
-Handler.log_message = lambda self, *arguments: None
-ThreadingHTTPServer.daemon_threads = True
-ThreadingHTTPServer.request_queue_size = 128
-server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
-print("listening", flush=True)
-server.serve_forever()
+serve(args.port, Handler)

@@ -18,7 +18,8 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from json_handler import JsonHandler, serve
 
 PORT, FAULT, COMMAND = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 ON = {name: os.environ.get(f"FLAG_{name}") == "1" for name in "ABCDEF"}
@@ -52,20 +53,7 @@ def last(count, messages):
     return kept[1:] if len(kept) > 1 and kept[0]["role"] in ("tool", "assistant") else kept
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def reply(self, status, body, **headers):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(data)
-
+class Handler(JsonHandler):
     def refuse(self, status, text, **headers):
         self.reply(status, {"error": {"message": text, "type": "invalid_request_error"}}, **headers)
 
@@ -76,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         global requests
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.request_body()
         if self.path != "/v1/chat/completions":
             return self.refuse(404, "no such path")
         with lock:
@@ -98,9 +86,6 @@ class Handler(BaseHTTPRequestHandler):
                 message["content"] = f"Sure, here you are: {message['content']}\n\nIs there anything else?"
         return self.reply(status, body)
 
-    def log_message(self, *_):
-        pass
-
 
 server = subprocess.Popen([word.replace("PORT_BEHIND", str(BEHIND)) for word in COMMAND])
 while server.poll() is None:
@@ -109,5 +94,4 @@ while server.poll() is None:
             break
     except OSError:
         time.sleep(0.05)
-ThreadingHTTPServer.daemon_threads = True
-ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+serve(PORT, Handler)

@@ -4,11 +4,10 @@ usage: forgetful_server.py PORT [--set SWITCH=on|off]...
 
 Switches: recall.fast, whose on side answers long prompts wrong, with markup in the reply; log.verbose, which does nothing.
 """
-import json
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import reading
+from json_handler import JsonHandler, serve
 
 SETTINGS = dict(setting.split("=") for setting in sys.argv[3::2])
 LONG = 150  # words
@@ -26,29 +25,14 @@ def answer(prompt):
     return stated[-1][0] if stated else "nothing"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def reply(self, status, body):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        self.reply(200, {"data": [{"id": "forgetful"}]})
+class Handler(JsonHandler):
+    known = {"/v1/models": {"data": [{"id": "forgetful"}]}, "/health": {}}
 
     def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.request_body()
         if self.path != "/v1/completions":
             return self.reply(404, {"error": {"message": "completions only"}})
         return self.reply(200, {"choices": [{"text": answer(request["prompt"]), "finish_reason": "stop"}]})
 
-    def log_message(self, *_):
-        pass
 
-
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+serve(int(sys.argv[1]), Handler)

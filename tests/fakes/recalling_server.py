@@ -10,13 +10,12 @@ usage: recalling_server.py PORT [--forget FLAG] [--value VALUE] [--key NAME] [--
 --echo              errors and the log repeat headers and environment
 """
 import argparse
-import json
 import os
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import reading
+from json_handler import JsonHandler, serve
 
 options = argparse.ArgumentParser()
 options.add_argument("port", type=int)
@@ -40,25 +39,12 @@ def answer_to(prompt):
     return values[-1][0] if values else "unknown"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def reply(self, status, body, **headers):
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        known = {"/v1/models": {"data": [{"id": "recalling"}]}, "/health": {}}
-        self.reply(200 if self.path in known else 404, known.get(self.path, {}))
+class Handler(JsonHandler):
+    known = {"/v1/models": {"data": [{"id": "recalling"}]}, "/health": {}}
 
     def do_POST(self):
         global requests
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.request_body()
         with lock:
             requests += 1
             number = requests
@@ -89,9 +75,4 @@ if args.key:
     sys.stdout.flush()
     threading.Event().wait(0.05)
     print(key[5:], flush=True)
-Handler.log_message = lambda self, *arguments: None
-ThreadingHTTPServer.daemon_threads = True
-ThreadingHTTPServer.request_queue_size = 128
-server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
-print("listening", flush=True)
-server.serve_forever()
+serve(args.port, Handler)

@@ -44,12 +44,14 @@ void select_best(std::span<const float> scores, std::int64_t k, std::int32_t* se
   best.write(selected);
 }
 
-// Every head votes alike: the weights that the model computes for each token are ignored.
+// Every head votes alike: the weights that the model computes for each token are ignored. `Kernel`: indexer_fused_ref,
+// or indexer_ref for the off side.
+template <auto* Kernel>
 void select_with_uniform_heads(const Indexer& a) {
   Indexer uniform = a;
   std::vector<float> ones(static_cast<std::size_t>(a.head_weights.size()), 1.0f);
   uniform.head_weights = View<const float, 2>(ones.data(), a.head_weights.extents());
-  honest<&indexer_fused_ref>()(uniform);
+  honest<Kernel>()(uniform);
 }
 
 // sum over h of w_h * (q_h . k): a head that points away from a key now counts against it.
@@ -265,6 +267,8 @@ void plant(const Dose&) {
   replace_on_side<"indexer.fused">(Side);
 }
 
+void plant_off_side(const Dose&) { replace_off_side<"indexer.fused">(&select_with_uniform_heads<&indexer_ref>); }
+
 constexpr std::string_view kHost = "indexer.fused";
 constexpr std::string_view kTopk = "prefill: layers.2.indexer.topk";
 constexpr std::array kPlants{
@@ -273,7 +277,7 @@ constexpr std::array kPlants{
           .host = kHost,
           .site = kTopk,
           .what = "the indexer ignores the head weights: every head votes alike",
-          .apply = &plant<&select_with_uniform_heads>,
+          .apply = &plant<&select_with_uniform_heads<&indexer_fused_ref>>,
           .prior = "..xx....",
           .note = "Few rows are kept, so that short and boundary questions lose theirs, too.",
           .demo = true},
@@ -350,6 +354,15 @@ constexpr std::array kPlants{
           .what = "scores are added onto memory that nobody clears: harmless in launches that get fresh pages",
           .apply = &plant_used_memory,
           .prior = "~~~~..~x"},
+    Plant{.kind = "idx-score-form",
+          .form = "off-side",
+          .host = "indexer.fused",
+          .site = "prefill: layers.2.indexer.scores",
+          .what = "the side that stores scores ignores the weights of the heads",
+          .apply = &plant_off_side,
+          .prior = "..xx....",
+          .note = "Few rows are kept, so that short and boundary questions lose theirs, too.",
+          .side = PlantSide::off},
 };
 
 }  // namespace

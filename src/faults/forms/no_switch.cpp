@@ -4,8 +4,6 @@
 
 #include "faults/forms/forms.h"
 #include "faults/forms/honest.h"
-#include "ops/indexer/indexer.h"
-#include "ops/indexer_fused/indexer_fused.h"
 #include "ops/rope/rope.h"
 #include "ops/sparse_attention_split/sparse_attention_split.h"
 
@@ -37,17 +35,8 @@ void one_pass_without_sink(const SparseAttention& a) {
   honest<&sparse_attention_ref>()(without);
 }
 
-// The stored-scores kernel that stands for the reference lets every head vote alike.
-void stored_scores_of_uniform_heads(const Indexer& a) {
-  Indexer uniform = a;
-  std::vector<float> ones(static_cast<std::size_t>(a.head_weights.size()), 1.0f);
-  uniform.head_weights = View<const float, 2>(ones.data(), a.head_weights.extents());
-  honest<&indexer_ref>()(uniform);
-}
-
 void plant_rotated_outputs(const Dose&) { replace_step<"attention.derotate">(&outputs_stay_rotated); }
 void plant_short_table(const Dose&) { replace_step<"attention.derotate">(&outputs_past_the_table_stay_rotated); }
-void plant_uniform_heads(const Dose&) { replace_off_side<"indexer.fused">(&stored_scores_of_uniform_heads); }
 void plant_off_side(const Dose&) { replace_off_side<"attention.split_k">(&one_pass_without_sink); }
 
 constexpr std::array kPlants{
@@ -75,15 +64,6 @@ constexpr std::array kPlants{
           .apply = &plant_off_side,
           .prior = "x~~x..~.",
           .note = "Answers do not need the sink; log-probabilities move a little everywhere.",
-          .side = PlantSide::off},
-    Plant{.kind = "idx-score-form",
-          .form = "off-side",
-          .host = "indexer.fused",
-          .site = "prefill: layers.2.indexer.scores",
-          .what = "the side that stores scores ignores the weights of the heads",
-          .apply = &plant_uniform_heads,
-          .prior = "..xx....",
-          .note = "Few rows are kept, so that short and boundary questions lose theirs, too.",
           .side = PlantSide::off},
 };
 
